@@ -30,6 +30,7 @@ from repose.runs.run import run as run_training
 from repose.saved_model.directory import change_config
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
+from repose.system.terminal import Say
 
 TINY = [
     "architecture.d_token=16",
@@ -45,17 +46,6 @@ TINY = [
 ]
 SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(run_repose: Run) -> Run:
-    """See `tests/conftest.py`."""
-    return run_repose
-
-
-@pytest.fixture(autouse=True)
-def _home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
 
 
 def _on_one_core() -> None:
@@ -75,12 +65,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="session")
-def trained(corpus: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(corpus: tuple[Path, Path], home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of the default recipe in the small."""
     out = tmp_path_factory.mktemp("runs") / "small"
     said, shown = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stderr(said), redirect_stdout(shown):
-        patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+        patch.setenv("REPOSE_HOME", str(home))
         command = ("repose", "train", *map(str, corpus), "--out", str(out), *SETTINGS, "--workers", "1")
         patch.setattr(sys, "argv", list(command))
         torch.set_num_threads(1)
@@ -703,7 +693,7 @@ def test_prepare_has_the_workers_that_are_asked_for(
 ) -> None:
     asked: list[int] = []
 
-    def prepared(_experiment: object, *, workers: int, say: Callable[[str], None], **_: object) -> None:
+    def prepared(_experiment: object, *, workers: int, say: Say, **_: object) -> None:
         asked.append(workers)
         say("another process prepares this corpus")
         raise ReposeError("that is all")

@@ -34,17 +34,6 @@ SETTINGS = [part for name, value in TINY.items() for part in ("--set", f"{name}=
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run(run_repose: Run) -> Run:
-    """See `tests/conftest.py`."""
-    return run_repose
-
-
-@pytest.fixture(autouse=True)
-def _home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
-
-
 def write_pairs(path: Path, start: int, end: int) -> Path:
     pairs = phrasebook.read()["train"][start:end]
     path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
@@ -52,11 +41,11 @@ def write_pairs(path: Path, start: int, end: int) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run."""
     folder = tmp_path_factory.mktemp("more-data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
+        patch.setenv("REPOSE_HOME", str(home))
         files = write_pairs(folder / "first.tsv", 0, 300)
         command = [
             "repose",

@@ -25,12 +25,6 @@ SETTINGS = [part for setting in TINY for part in ("--set", setting)]
 
 
 @pytest.fixture
-def run(run_repose: Run, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    monkeypatch.setenv("REPOSE_HOME", str(tmp_path_factory.getbasetemp() / "repose-home"))
-    return run_repose
-
-
-@pytest.fixture
 def corpus(tmp_path: Path) -> tuple[Path, Path]:
     for side, language in enumerate(("pt", "en")):
         lines = [pair[side] + "\n" for pair in phrasebook.read()["train"][:120]]

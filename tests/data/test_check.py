@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repose.data import observed
+from repose.data import corpus_statistics
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
 from repose.data.readers import PairReader, write_pairs
@@ -216,8 +216,8 @@ def test_a_side_without_a_name_is_in_the_language_of_its_few_long_lines(long: in
 
 def test_the_script_of_a_text_in_two_is_the_same_in_every_process() -> None:
     """Sets of characters have another order in each, and scripts are numbered as they are met."""
-    assert observed.script_name(observed._main_script("ᚁᚂ")) == "Ogham"
-    assert observed.script_name(observed._main_script("ᚁᚂ ᎠᎡ")) == "Cherokee"
+    assert corpus_statistics.script_name(corpus_statistics._main_script("ᚁᚂ")) == "Ogham"
+    assert corpus_statistics.script_name(corpus_statistics._main_script("ᚁᚂ ᎠᎡ")) == "Cherokee"
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:

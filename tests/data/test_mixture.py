@@ -63,7 +63,7 @@ def test_the_updates_of_a_training_are_those_of_its_epochs(monkeypatch: pytest.M
     counted = [len(list(batches.epoch(epoch))) for epoch in range(10)]
     assert batches.num_updates(10) == sum(counted)
     assert len(set(counted)) > 1
-    monkeypatch.setattr(batching, "COUNTED", 4)
+    monkeypatch.setattr(batching, "COUNTED_EPOCHS", 4)
     assert batches.num_updates(4) == sum(counted[:4])
     assert batches.num_updates(1_000_000) == 250_000 * sum(counted[:4])  # not each of them counted
     for plain in (Batches(lengths, "tokens", 60, 9), Batches(lengths, "sentences", 7, 9)):

@@ -122,7 +122,7 @@ def test_memory_that_runs_out_in_a_worker_is_told_as_anywhere(monkeypatch: pytes
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
     source, sink = io.BytesIO(pickle.dumps(b"a model")), io.BytesIO()
-    monkeypatch.setattr("repose.decoding.worker.pipes", lambda: (source, sink))
+    monkeypatch.setattr("repose.decoding.worker.open_pipes", lambda: (source, sink))
     monkeypatch.setattr("repose.decoding.worker.built", built)
     main()
     answer = pickle.loads(sink.getvalue().partition(b"\n")[2])

@@ -18,6 +18,7 @@ from repose.positions_rl.policy import Settings
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 from repose.system.files import locked_or_busy
+from repose.system.terminal import Say
 
 Run = Callable[..., tuple[int, str, str]]
 TINY = Settings(shape=(3, 4), steps=320)
@@ -27,7 +28,7 @@ TINY = Settings(shape=(3, 4), steps=320)
 def _short(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Checkpoints every 96 steps and an oracle that is cheap, except in trainings of full length."""
     if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr(policy, "CHUNK", 96)
+        monkeypatch.setattr(policy, "CHECKPOINT_STEPS", 96)
         monkeypatch.setattr(policy, "RANDOM_STEPS", 64)
         monkeypatch.setattr(rewards, "ASCENT_STEPS", 20)
 
@@ -36,7 +37,7 @@ def silent(_: str) -> None:
     pass
 
 
-def stop_at(word: str) -> Callable[[str], None]:
+def stop_at(word: str) -> Say:
     def say(sentence: str) -> None:
         if word in sentence:
             raise KeyboardInterrupt

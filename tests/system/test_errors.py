@@ -2,7 +2,7 @@
 
 import pytest
 
-from repose.system.errors import OUT_OF_MEMORY, told
+from repose.system.errors import OUT_OF_MEMORY, user_message
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from repose.system.errors import OUT_OF_MEMORY, told
     ],
 )
 def test_memory_that_runs_out_is_one_sentence(error: Exception) -> None:
-    assert told(error) == (OUT_OF_MEMORY, 1)
+    assert user_message(error) == (OUT_OF_MEMORY, 1)

@@ -11,9 +11,9 @@ from repose.system.helper import worker_error
 
 WATCH = """
 import os, pathlib, time
-from repose.system.helper import end_with
+from repose.system.helper import end_with_parent
 os.name = "{system}"
-end_with(1, remove={folder})  # which is not this process's parent, as after the parent's end
+end_with_parent(1, remove={folder})  # which is not this process's parent, as after the parent's end
 time.sleep({seconds})
 print("alive", flush=True)
 os._exit(0)

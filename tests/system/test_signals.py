@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from repose.system.signals import Interrupted, StopSignals, ending, held_back, interruptible
+from repose.system.signals import Interrupted, StopSignals, ended_by_signals, holding_back_signals, interruptible
 
 NAMES = [name for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
@@ -58,16 +58,19 @@ def test_the_first_signal_counts_and_a_second_interrupt_ends_at_once() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "SIGINT"])
 def test_a_further_signal_ends_what_the_first_one_asked_to_end(name: str) -> None:
-    code = f"import os, signal\nfrom repose.system.signals import ending\nme, one = os.getpid(), signal.{name}\n"
-    code += "with ending():\n try:\n  os.kill(me, one)\n finally:\n  print('tidies', flush=True)\n  os.kill(me, one)\n"
+    code = (
+        f"import os, signal\nfrom repose.system.signals import ended_by_signals\nme, one = os.getpid(), signal.{name}\n"
+        "with ended_by_signals():\n try:\n  os.kill(me, one)\n"
+        " finally:\n  print('tidies', flush=True)\n  os.kill(me, one)\n"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (-getattr(signal, name), "tidies\n", "")
 
 
 def test_ctrl_c_is_what_it_was_where_the_others_end_a_command() -> None:
-    with ending(), pytest.raises(KeyboardInterrupt):
+    with ended_by_signals(), pytest.raises(KeyboardInterrupt):
         send("SIGINT")
-    with pytest.raises(Interrupted, match="SIGTERM"), ending():
+    with pytest.raises(Interrupted, match="SIGTERM"), ended_by_signals():
         send("SIGTERM")
 
 
@@ -87,7 +90,7 @@ def test_under_nohup_a_hangup_is_no_request() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_started_while_they_are_held_back_gets_them_when_it_listens(name: str) -> None:
     code = "from repose.system.signals import StopSignals\nwith StopSignals() as s: print(s.received)"
-    with held_back():
+    with holding_back_signals():
         child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child.send_signal(getattr(signal, name))
     assert child.communicate(timeout=60)[0].strip() == name
@@ -96,13 +99,13 @@ def test_a_process_started_while_they_are_held_back_gets_them_when_it_listens(na
 
 SPAWNING = """
 import multiprocessing, signal
-from repose.system.signals import held_back
+from repose.system.signals import holding_back_signals
 
 def tell():
     print(sorted(number.name for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])))
 
 if __name__ == "__main__":
-    with held_back():
+    with holding_back_signals():
         child = multiprocessing.get_context("spawn").Process(target=tell)
         child.start()
     child.join()

@@ -17,7 +17,7 @@ from repose.bulk.shards import Ended
 from repose.bulk.storage import Store
 from repose.bulk.worker import Begun
 from repose.system.cluster import connected, import_ray
-from repose.system.errors import ConfigError, ReposeError, told
+from repose.system.errors import ConfigError, ReposeError, user_message
 
 IN_FLIGHT = 2
 """Shards that an actor has: the one it works on, and the next."""
@@ -50,9 +50,9 @@ class Actor:
         try:
             ended = Ended.STOPPED if self._stop.is_set() else self._job().run(shard, tell, self._stop.is_set)
         except Exception as error:
-            if (sentence := told(error)) is None:
+            if (message := user_message(error)) is None:
                 raise
-            return f"error: {sentence[0]}", 0, 0
+            return f"error: {message.sentence}", 0, 0
         return str(ended), counts[0], counts[1]
 
     def stop(self) -> None:

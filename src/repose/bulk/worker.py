@@ -13,8 +13,8 @@ from typing import Any
 from repose.bulk.shards import Ended, Tell, run_shard
 from repose.bulk.storage import Store
 from repose.bulk.work import work_of
-from repose.system.errors import ConfigError, DataError, ReposeError, told
-from repose.system.helper import close_pipes, how_it_ended, pipes, started
+from repose.system.errors import ConfigError, DataError, ReposeError, UserMessage, user_message
+from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper
 
 
 class WorkerProcess:
@@ -23,7 +23,7 @@ class WorkerProcess:
     def __init__(self, where: str, identity: str) -> None:
         """Raises ReposeError where the system starts no more processes."""
         try:
-            self._process = started(__name__, OMP_NUM_THREADS="1")
+            self._process = start_helper(__name__, OMP_NUM_THREADS="1")
         except OSError as error:
             raise ReposeError(f"a process could not be started ({error.strerror}): give fewer --workers") from error
         self._first = {"where": where, "identity": identity}
@@ -86,7 +86,7 @@ class WorkerProcess:
 def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
     stop = threading.Event()
-    source, sink = pipes()
+    source, sink = open_pipes()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
     def answer(content: dict[str, Any]) -> None:
@@ -102,8 +102,9 @@ def main() -> None:
         except BrokenPipeError:
             raise
         except Exception as error:
-            sentence = told(error) or (f"a process failed: {type(error).__name__}: {error}", 1)
-            answer({"error": sentence[0], "code": sentence[1]})
+            unforeseen = UserMessage(f"a process failed: {type(error).__name__}: {error}", 1)
+            message = user_message(error) or unforeseen
+            answer({"error": message.sentence, "code": message.exit_code})
 
 
 class Begun:

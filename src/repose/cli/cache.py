@@ -31,11 +31,11 @@ def cache(
         say(f"{run}: {remove_state(run) / MB:,.1f} MB of state removed")
     if runs:
         return
-    found = prepared_corpora()
+    prepared = prepared_corpora()
     if clear:
-        removed = [one for one in found if remove_prepared(one)]
+        removed = [one for one in prepared if remove_prepared(one)]
         say(f"{sum(one.num_bytes for one in removed) / MB:,.1f} MB of {len(removed):,} prepared corpora removed")
-        if in_use := len(found) - len(removed):
+        if in_use := len(prepared) - len(removed):
             corpora = "prepared corpus stays, since it is" if in_use == 1 else "prepared corpora stay, since they are"
             say(f"{in_use:,} {corpora} in use")
         freed, num_in_use = remove_graphs()
@@ -43,10 +43,10 @@ def cache(
         if num_in_use:
             say(f"the graphs of {counted(num_in_use, 'model')} stay, since they are in use")
         return
-    rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.of, one.what) for one in found]
+    rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.of, one.what) for one in prepared]
     if rows:
         show(make_table(("prepared corpus", "MB", "days old", "of", "what"), rows, right=[1, 2]))
-    total, (models, size) = sum(one.num_bytes for one in found) / MB, graphs()
+    total, (models, size) = sum(one.num_bytes for one in prepared) / MB, graphs()
     show(
         f"{total:,.1f} MB of prepared corpora in {prepared_home()}",
         f"{size / MB:,.1f} MB of graphs of {counted(models, 'model')} in {graphs_home()}",

@@ -5,7 +5,7 @@ from itertools import groupby
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from repose.cli.training import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
+from repose.cli.corpus_options import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, shortened, show
 
@@ -36,41 +36,41 @@ def check(
     experiment = loaded_experiment(files, config, None, given, synthetic=synthetic, by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")
-    found = check_files(experiment.corpus)
-    if not found.looked_at:
+    checked = check_files(experiment.corpus)
+    if not checked.looked_at:
         raise ConfigError(f"the corpus {experiment.corpus.name!r} ships with repose: there are no files to check")
-    first = f" (of each set the first {MAX_PAIRS:,})" if MAX_PAIRS in found.looked_at.values() else ""
-    looked_at, few = f"{advice.sizes(found)}{first}", advice.too_few(found.trained_on)
-    show(*_directions(experiment.corpus, found), *_examples(experiment.corpus, found))
+    first = f" (of each set the first {MAX_PAIRS:,})" if MAX_PAIRS in checked.looked_at.values() else ""
+    looked_at, few = f"{advice.sizes(checked)}{first}", advice.too_few(checked.trained_on)
+    show(*_directions(experiment.corpus, checked), *_examples(experiment.corpus, checked))
     if few is not None:
         show(few)
-    if not found.findings:
+    if not checked.findings:
         show(f"{looked_at}: no {'' if few is None else 'other '}problems found")
         return
     pretokenized, rows = is_pretokenized(experiment.corpus), []
-    for what, same in groupby(advice.by_kind(found), key=advice.what):
+    for what, same in groupby(advice.by_kind(checked), key=advice.what):
         alike = list(same)
         places = Text("\n").join(Text(printable(advice.where(finding))) for finding in alike)
         rows.append((what, places, advice.what_to_do(alike[0], pretokenized=pretokenized)))
     show(make_table(("found", "where, and the first line", "what to do"), rows, lines=True), looked_at)
 
 
-def _directions(corpus: "CorpusConfig", found: "CorpusCheck") -> Iterator[str]:
+def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Where the source stands and where its translation, and in which language."""
     from repose.data.language import UNKNOWN, language_name
     from repose.tasks.corpus_files import sides_of
 
-    for name, side in zip(("source", "target"), sides_of(corpus, found.detected), strict=True):
+    for name, side in zip(("source", "target"), sides_of(corpus, checked.detected), strict=True):
         language = f"{'it looks like ' * side.is_detected}{language_name(side.language)} ({side.language})"
         yield f"{name}: {side.place}, {'language unknown' if side.language == UNKNOWN else language}"
 
 
-def _examples(corpus: "CorpusConfig", found: "CorpusCheck") -> Iterator[str]:
+def _examples(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
     from repose.tasks.corpus_files import examples_of
 
     width = get_terminal_size((160, 24)).columns
-    for example in examples_of(corpus, found.looked_at["train"]):
+    for example in examples_of(corpus, checked.looked_at["train"]):
         yield f"{example.place} {example.number:,}:"
         yield from (shortened(f"    {text}", width) for text in example.pair)
     yield (

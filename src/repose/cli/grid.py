@@ -72,10 +72,10 @@ def grid(
     devices = num_devices(device) if on == "local" else 0
     if gpus_per_cell and on == "local" and not devices:
         raise ConfigError(f"--gpus-per-cell = {gpus_per_cell:g}, but there are no GPUs to share here: leave it out")
-    found = read_grid(file, overrides=overrides or [], seeds=seeds)
+    wanted = read_grid(file, overrides=overrides or [], seeds=seeds)
     # Each sentence is said once: a corpus is prepared for every setting that shapes it.
     plan = make_plan(
-        found, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
+        wanted, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
     )
     mine = share(len(plan.todo), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
     if dry_run:

@@ -14,25 +14,28 @@ from typer import Option
 
 from repose._version import __version__
 from repose.cli import (
+    architectures,
+    backtranslate,
     bulk,
     cache,
     check,
+    corpus_options,
     documents,
     export,
+    fetch,
     grid,
     models,
-    more_data,
     plot,
     positions,
     report,
     score_corpus,
     search,
     serve,
-    training,
+    train,
 )
 from repose.system.device import limit_threads
-from repose.system.errors import told
-from repose.system.signals import Interrupted, ending
+from repose.system.errors import user_message
+from repose.system.signals import Interrupted, ended_by_signals
 from repose.system.terminal import say
 
 app = typer.Typer(
@@ -52,7 +55,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
     try:
         try:
-            with ending():  # where a verb does not handle signals itself
+            with ended_by_signals():  # where a verb does not handle signals itself
                 app()
         except SystemExit:  # as it always ends
             _flush()
@@ -65,10 +68,10 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        if (sentence := told(error)) is None:
+        if (message := user_message(error)) is None:
             raise
-        say(f"repose: {sentence[0]}")
-        sys.exit(sentence[1])
+        say(f"repose: {message.sentence}")
+        sys.exit(message.exit_code)
     finally:
         try:
             _flush()
@@ -90,22 +93,22 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
 
 PANELS = {  # in the order in which a newcomer needs them
     "Train and translate": (
-        training.demo,
+        train.demo,
         check.check,
-        training.train,
+        train.train,
         models.translate,
         documents.translate_file,
         bulk.app,
         serve.serve,
         models.evaluate,
         models.score,
-        more_data.backtranslate,
+        backtranslate.backtranslate,
         score_corpus.score_corpus,
         export.export,
     ),
     "Compare": (grid.grid, search.search, report.report, plot.app),
-    "Architectures of papers": (models.presets, models.describe, models.audit, positions.app),
-    "Corpora and files": (training.fetch, training.prepare, training.init, cache.cache),
+    "Architectures of papers": (architectures.presets, architectures.describe, architectures.audit, positions.app),
+    "Corpora and files": (fetch.fetch, train.prepare, train.init, cache.cache),
 }
 for panel, verbs in PANELS.items():
     for verb in verbs:
@@ -113,5 +116,5 @@ for panel, verbs in PANELS.items():
             app.add_typer(verb, rich_help_panel=panel)
         else:
             app.command(
-                rich_help_panel=panel, cls=training.WithFiles if verb in (check.check, training.train) else None
+                rich_help_panel=panel, cls=corpus_options.WithFiles if verb in (check.check, train.train) else None
             )(verb)

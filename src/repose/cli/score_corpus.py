@@ -62,11 +62,11 @@ def score_corpus(
     plan = make_plan(store, job, inputs)
     bulk.run_plan(store, plan, models, on=on, address=address, workers=workers, shard=shard, merged=shard is None)
     if keep is not None or threshold is not None:
-        found = filter_pairs(store, plan, keep=keep, threshold=threshold)
-        say(f"{found.kept:,} of {counted(found.lines, 'pair')} kept, of a score of {found.lowest:.6g} or more")
-        if found.dropped:
-            number = counted(found.dropped.total(), "pair")
-            say(f"left out whatever the score: {number} ({reasons_of(found.dropped)})")
+        filtered = filter_pairs(store, plan, keep=keep, threshold=threshold)
+        say(f"{filtered.kept:,} of {counted(filtered.lines, 'pair')} kept, of a score of {filtered.lowest:.6g} or more")
+        if filtered.dropped:
+            number = counted(filtered.dropped.total(), "pair")
+            say(f"left out whatever the score: {number} ({reasons_of(filtered.dropped)})")
         print(*map(store.place, KEPT))
     if shard is None:
         remove_unpacked(store)

@@ -30,18 +30,18 @@ def search(
     from repose.search.study import Study
 
     check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True)
-    found = read_search(file, overrides=overrides or [], trials=trials)
+    wanted = read_search(file, overrides=overrides or [], trials=trials)
     devices = num_devices(device)
-    mine = share(found.trials, jobs=jobs, cores=cores_per_trial, devices=devices)
-    folder = out / found.name
+    mine = share(wanted.trials, jobs=jobs, cores=cores_per_trial, devices=devices)
+    folder = out / wanted.name
     with held(folder):
-        study = Study(found, folder)
-        study.check_data(prepare(found, cache(say)))
+        study = Study(wanted, folder)
+        study.check_data(prepare(wanted, cache(say)))
         at_once = f"{mine.jobs} at once on {counted(mine.cores, 'core')} each"
-        say(f"{folder}: {counted(found.trials, 'trial')} of {', '.join(found.settings)}, {at_once}")
-        searcher = Searcher(found, study, folder, mine, device, devices, say)
+        say(f"{folder}: {counted(wanted.trials, 'trial')} of {', '.join(wanted.settings)}, {at_once}")
+        searcher = Searcher(wanted, study, folder, mine, device, devices, say)
         complete = searcher.run()
-        report = result.result_of(found, study, folder)
+        report = result.result_of(wanted, study, folder)
         result.write(report, folder)
     show(result.table(report), *result.sentences(report, folder))
     if not complete:

@@ -9,68 +9,111 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
+from repose.cli.options import Device
 from repose.system.errors import ConfigError
 from repose.system.terminal import say
+
+# What is served
+Runs = Annotated[
+    list[Path],
+    Argument(help="Run directories, model directories, exports to ONNX, or hf://owner/name.", show_default=False),
+]
+Languages = Annotated[
+    list[str] | None,
+    Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
+]
+
+# Where
+Host = Annotated[str, Option(envvar="LT_HOST", help="Address to listen on; 0.0.0.0 lets others in.")]
+Port = Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="0 takes any that is free.")]
+UrlPrefix = Annotated[str, Option(envvar="LT_URL_PREFIX", help="Path that all others are below, as /translator.")]
+TrustForwardedFor = Annotated[
+    bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
+]
+
+# How it translates
+Workers = Annotated[int | None, Option(help="Processes that translate (default: one per core).")]
+Precision = Annotated[
+    str | None, Option(help="fp32, or int8: faster on a CPU, but a few translations differ (default: fp32).")
+]
+Engine = Annotated[str, Option(help="torch, onnx, or auto: onnx on a CPU where it is installed.")]
+BeamSize = Annotated[
+    int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
+]
+MaxWaitMs = Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")]
+
+# Limits
+CharLimit = Annotated[int, Option(envvar="LT_CHAR_LIMIT", help="Characters of a text; -1: any.")]
+BatchLimit = Annotated[int, Option(envvar="LT_BATCH_LIMIT", help="Texts of a request; -1: any.")]
+ReqLimit = Annotated[
+    int | None,
+    Option(
+        envvar="LT_REQ_LIMIT",
+        help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300).",
+    ),
+]
+HourlyReqLimit = Annotated[int, Option(envvar="LT_HOURLY_REQ_LIMIT", help="Likewise an hour.")]
+DailyReqLimit = Annotated[int, Option(envvar="LT_DAILY_REQ_LIMIT", help="Likewise a day.")]
+AlternativesLimit = Annotated[
+    int, Option(envvar="LT_ALTERNATIVES_LIMIT", help="Further translations of a text; -1: any.")
+]
+Timeout = Annotated[float, Option(help="Seconds for a request.")]
+MaxBody = Annotated[int, Option(help="Bytes of a request.")]
+DrainSeconds = Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")]
+
+# Who may ask
+ApiKeys = Annotated[Path | None, Option(help="File with an API key per line.")]
+KeyRequired = Annotated[bool, Option("--key-required", help="Refuse requests without a key.")]
+KeyUrl = Annotated[
+    str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key, told to those without.")
+]
+
+# What else there is
+Files = Annotated[bool, Option(help="Translate files, too.")]
+Page = Annotated[bool, Option(help="Have a page at /.")]
+Suggestions = Annotated[Path | None, Option(help="File to append suggested translations to.")]
+Metrics = Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Have /metrics for Prometheus.")]
+MetricsToken = Annotated[
+    str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="What /metrics asks for.")
+]
+Quiet = Annotated[bool, Option("--quiet", help="Write no log.")]
+
+_OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
+"""Options that are on, and LibreTranslate's variables that turn the same off."""
 
 
 def serve(
     context: Context,
-    runs: Annotated[
-        list[Path],
-        Argument(help="Run directories, model directories, exports to ONNX, or hf://owner/name.", show_default=False),
-    ],
-    lang: Annotated[
-        list[str] | None,
-        Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
-    ] = None,
-    host: Annotated[str, Option(envvar="LT_HOST", help="Address to listen on; 0.0.0.0 lets others in.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="0 takes any that is free.")] = 5000,
-    workers: Annotated[int | None, Option(help="Processes that translate (default: one per core).")] = None,
-    device: Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")] = "cpu",
-    precision: Annotated[
-        str | None, Option(help="fp32, or int8: faster on a CPU, but a few translations differ (default: fp32).")
-    ] = None,
-    engine: Annotated[str, Option(help="torch, onnx, or auto: onnx on a CPU where it is installed.")] = "auto",
-    beam_size: Annotated[
-        int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
-    ] = None,
-    char_limit: Annotated[int, Option(envvar="LT_CHAR_LIMIT", help="Characters of a text; -1: any.")] = 5_000,
-    batch_limit: Annotated[int, Option(envvar="LT_BATCH_LIMIT", help="Texts of a request; -1: any.")] = 128,
-    req_limit: Annotated[
-        int | None,
-        Option(
-            envvar="LT_REQ_LIMIT",
-            help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300).",
-        ),
-    ] = None,
-    hourly_req_limit: Annotated[int, Option(envvar="LT_HOURLY_REQ_LIMIT", help="Likewise an hour.")] = -1,
-    daily_req_limit: Annotated[int, Option(envvar="LT_DAILY_REQ_LIMIT", help="Likewise a day.")] = -1,
-    alternatives_limit: Annotated[
-        int, Option(envvar="LT_ALTERNATIVES_LIMIT", help="Further translations of a text; -1: any.")
-    ] = 16,
-    timeout: Annotated[float, Option(help="Seconds for a request.")] = 30.0,
-    max_body: Annotated[int, Option(help="Bytes of a request.")] = 8 << 20,
-    api_keys: Annotated[Path | None, Option(help="File with an API key per line.")] = None,
-    key_required: Annotated[bool, Option("--key-required", help="Refuse requests without a key.")] = False,
-    key_url: Annotated[
-        str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key, told to those without.")
-    ] = None,
-    url_prefix: Annotated[
-        str, Option(envvar="LT_URL_PREFIX", help="Path that all others are below, as /translator.")
-    ] = "",
-    files: Annotated[bool, Option(help="Translate files, too.")] = True,
-    page: Annotated[bool, Option(help="Have a page at /.")] = True,
-    suggestions: Annotated[Path | None, Option(help="File to append suggested translations to.")] = None,
-    metrics: Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Have /metrics for Prometheus.")] = False,
-    metrics_token: Annotated[
-        str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="What /metrics asks for.")
-    ] = None,
-    trust_forwarded_for: Annotated[
-        bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
-    ] = False,
-    max_wait_ms: Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")] = 20.0,
-    drain_seconds: Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")] = 20.0,
-    quiet: Annotated[bool, Option("--quiet", help="Write no log.")] = False,
+    runs: Runs,
+    lang: Languages = None,
+    host: Host = "127.0.0.1",
+    port: Port = 5000,
+    workers: Workers = None,
+    device: Device = "cpu",
+    precision: Precision = None,
+    engine: Engine = "auto",
+    beam_size: BeamSize = None,
+    char_limit: CharLimit = 5_000,
+    batch_limit: BatchLimit = 128,
+    req_limit: ReqLimit = None,
+    hourly_req_limit: HourlyReqLimit = -1,
+    daily_req_limit: DailyReqLimit = -1,
+    alternatives_limit: AlternativesLimit = 16,
+    timeout: Timeout = 30.0,
+    max_body: MaxBody = 8 << 20,
+    api_keys: ApiKeys = None,
+    key_required: KeyRequired = False,
+    key_url: KeyUrl = None,
+    url_prefix: UrlPrefix = "",
+    files: Files = True,
+    page: Page = True,
+    suggestions: Suggestions = None,
+    metrics: Metrics = False,
+    metrics_token: MetricsToken = None,
+    trust_forwarded_for: TrustForwardedFor = False,
+    max_wait_ms: MaxWaitMs = 20.0,
+    drain_seconds: DrainSeconds = 20.0,
+    quiet: Quiet = False,
 ) -> None:
     """Serve models over HTTP, with LibreTranslate's API and a page to translate on.
 
@@ -82,15 +125,10 @@ def serve(
     from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 
     _tell_of_variables(context)
-    try:
-        from repose.serving.log import Log
-        from repose.serving.server import serve as serve_models
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("repose"):
-            raise
-        raise ConfigError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
-    if find_spec("py3langid") is None:
-        raise ConfigError("serving needs py3langid: pip install 'repose-nmt[serve]'")
+    _check_libraries()
+
+    from repose.serving.log import Log
+    from repose.serving.server import serve as serve_models
 
     settings = ServeSettings(
         runs=tuple(runs),
@@ -128,8 +166,17 @@ def serve(
     serve_models(settings, say, Log(None if quiet else sys.stderr))
 
 
-_OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
-"""Options that are on, and LibreTranslate's variables that turn the same off."""
+def _check_libraries() -> None:
+    """Raises ConfigError where a library of the extra `serve` is missing."""
+    try:
+        import repose.serving.log
+        import repose.serving.server  # noqa: F401
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("repose"):
+            raise
+        raise ConfigError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
+    if find_spec("py3langid") is None:
+        raise ConfigError("serving needs py3langid: pip install 'repose-nmt[serve]'")
 
 
 def _is_off(context: Context, option: str) -> bool:

@@ -22,13 +22,13 @@ DEFAULT_PRESET = "reinforced"
 MAX_BEAM_SIZE = 1000
 """Rows of a decoding grow with it: a wider beam is a slip of the keyboard or an attempt to exhaust memory."""
 MAX_LENGTH_PENALTY = 10.0
-"""Of GNMT's alpha, which is below 1 where it is of any use; far above 10 it overflows a float."""
+"""The most that GNMT's alpha may be: it is below 1 where it is of any use, and far above 10 it overflows a float."""
 MAX_TRAINING_BATCH = 10**7
 """Target tokens, or sentences, of an update, which are more than any training uses; beyond, it is such a slip, too."""
 MAX_DECODING_BATCH = 10**5
-"""Sentences, likewise."""
+"""Sentences of a batch that is decoded, likewise."""
 MAX_EXTRA_TOKENS = 10**5
-"""Tokens, likewise."""
+"""Tokens beyond the source's length, likewise."""
 LENGTH_PENALTY = 0.6
 """Wu et al. (2016), Vaswani et al. (2017)."""
 AtLeastZero = Annotated[int, Field(ge=0, le=1 << 53)]

@@ -59,14 +59,14 @@ class Origin(NamedTuple):
 
     kind: Literal["default", "preset", "file", "recipe", "model", "command line"]
     name: str = ""
-    """Of the preset, the file, the recipe or the model directory."""
+    """The name of the preset, the file, the recipe or the model directory."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
 
     @property
     def place(self) -> str:
-        """As the beginning of a sentence about a mistake."""
+        """The origin as the beginning of a sentence about a mistake."""
         return f"{self.name or self.kind}: "
 
 
@@ -78,7 +78,7 @@ class Loaded(NamedTuple):
 
     experiment: Experiment
     sources: dict[str, Origin]
-    """By `section.field`."""
+    """The origin of each value, by `section.field`."""
     preset: str
     """The preset that the architecture starts from."""
 
@@ -92,7 +92,7 @@ class Layer(NamedTuple):
     grid: Any = None
     """A file's table [grid], which `repose.grids.grid` reads; None where it has none."""
     search: Any = None
-    """Its table [search], which `repose.search.file` reads."""
+    """A file's table [search], which `repose.search.file` reads."""
 
 
 class ModelLayers(NamedTuple):
@@ -183,7 +183,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
             if not isinstance(new_base, str):
                 raise ConfigError(f"{layer.source.place}architecture.preset should be a name, not {new_base!r}")
             base = new_base
-            preset_architecture(base)  # which refuses a name that there is not
+            preset_architecture(base)  # which refuses a name that is unknown
             take_back("architecture", list(values["architecture"]))
         if layer.tables.get("tokenizer", {}).get("src_file", "none") != "none":
             take_back("tokenizer", UNUSED_WITH_READY_TOKENIZER)
@@ -273,12 +273,12 @@ def _further_corpora(value: Any, layer: Layer) -> Any:
             f"{layer.source.place}corpus.also should be tables such as [{{train = ['a.pt', 'a.en'], tag = 'pt'}}], "
             f"not {value!r}"
         )
-    found = []
+    written = []
     for table in tables:
         if set(table) != {"train", "tag"}:
             raise ConfigError(f"{layer.source.place}each table of corpus.also has train and tag, not {to_toml(table)}")
-        found.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
-    return found
+        written.append({"tag": table["tag"], "train": _as_written("corpus.train", table["train"], layer)})
+    return written
 
 
 def _takes(name: str, kind: type) -> bool:

@@ -28,10 +28,10 @@ class Recipe:
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """Those that ship, the one for the smallest corpora first."""
+    """The recipes that ship with the package, the one for the smallest corpora first."""
     content = tomllib.loads(files("repose").joinpath("config", "recipes.toml").read_text(encoding="utf-8"))
-    found = [Recipe(r["name"], r["pairs"], {s: t for s, t in r.items() if s in SECTIONS}) for r in content["recipe"]]
-    return tuple(sorted(found, key=lambda recipe: recipe.pairs))
+    shipped = [Recipe(r["name"], r["pairs"], {s: t for s, t in r.items() if s in SECTIONS}) for r in content["recipe"]]
+    return tuple(sorted(shipped, key=lambda recipe: recipe.pairs))
 
 
 def most_pairs() -> int:

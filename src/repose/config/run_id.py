@@ -54,11 +54,11 @@ def measuring(training: TrainingConfig) -> frozenset[str]:
     return frozenset({"save_every_minutes", *MEASURING} - (set() if kept_by_loss else {"bleu_sentences"}))
 
 
-def differing(one: Experiment, other: Experiment) -> list[str]:
+def differing_settings(one: Experiment, other: Experiment) -> list[str]:
     """Names of the settings ("training.seed") that make two runs of two experiments, apart from digests."""
     both, names = (settings_in_id(one), settings_in_id(other)), dict[str, None]()
     for section in both[0]:
-        theirs, ours = (found[section] for found in both)
+        theirs, ours = (settings[section] for settings in both)
         for name in {**theirs, **ours}:
             if theirs.get(name) != ours.get(name):
                 names[_STANDS_FOR.get(name, f"{section}.{name}")] = None

@@ -132,7 +132,7 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
 
 
 def where(finding: Finding) -> str:
-    """In which set and side, how often, and an example."""
+    """Says in which set and side it was found, how often, and gives an example."""
     line = f"{finding.places or 'line'} {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
@@ -154,7 +154,7 @@ def _moved(lines: int) -> str:
 
 
 def share(finding: Finding) -> str:
-    """In percent, with two digits at least."""
+    """The share of lines or pairs that have it, in percent, with two digits at least."""
     percent = 100 * finding.share
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:#.2g} %"
 
@@ -173,7 +173,7 @@ def too_few(num_pairs: int) -> str | None:
 
 
 _SPOILS_ALL = (Kind.SLIPPED, Kind.SAME_LANGUAGE, Kind.SWAPPED)
-"""Kinds after which there is nothing to learn, so that what to do is said at once."""
+"""Kinds after which nothing can be learned, so that what to do is said at once."""
 
 
 def by_kind(check: CorpusCheck) -> list[Finding]:
@@ -183,7 +183,7 @@ def by_kind(check: CorpusCheck) -> list[Finding]:
 
 
 def summary(check: CorpusCheck) -> list[str]:
-    """A few lines for before a training; none where nothing was found."""
+    """The few lines that are shown before a training; none where nothing was found."""
     lines = []
     for name, same in groupby(by_kind(check), key=what):
         first, *others = same

@@ -10,11 +10,12 @@ MOST_LINES = 3
 FEWEST_PAIRS = 30
 """A shorter stretch is not told from chance."""
 _SCALE, _MOST = 0.3, 4.0
-"""Of the log of a ratio of lengths: what counts as one unit of misfit, and the most units that a pair can have."""
+"""The log of a ratio of lengths is measured in units of the first; a pair's misfit is at most so many of them."""
 _SAME_NUMBERS, _OTHER_NUMBERS = 3.0, -1.0
 """What a pair gains with the same numbers on both sides, and with other numbers or numbers on one side alone."""
 _LEAST_GAIN, _LEAST_DEVIATIONS = 25.0, 6.0
-"""Of a stretch, and over what chance would give it (results/corpus-check.json: no slip in aligned corpora)."""
+"""A stretch must gain at least so much, and so many standard deviations of what chance gives it: aligned corpora then
+show no slip (results/corpus-check.json)."""
 
 Lengths = NDArray[np.int32]
 Numbers = NDArray[np.int64]
@@ -29,7 +30,7 @@ class Slip:
     end: int
     """Place after the last pair."""
     lines: int
-    """By how many lines the targets stand too late; negative: too early."""
+    """The targets stand so many lines too late; negative: too early."""
 
 
 def find_slip(lengths: tuple[Lengths, Lengths], numbers: tuple[Numbers, Numbers]) -> Slip | None:

@@ -14,25 +14,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.system.hashing import splitmix64
+
 IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
 """Pairs that are sorted by length together by the `tokens` policy."""
-COUNTED = 50
+COUNTED_EPOCHS = 50
 """Epochs of a mixture whose batches are counted before a training, which takes up to a second for each."""
 
 _ROUNDS = 8
 _SMALL = 1 << 10  # fewer elements are sorted: quicker, and a Feistel network on few bits does not look random
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-
-
-def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014), a bijection: each input bit moves about half of the
-    output bits."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX_1
-    x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
 
 
 class Permutation:
@@ -54,7 +46,7 @@ class Permutation:
         self._keys = np.frombuffer(digest, dtype="<u8").astype(np.uint64)
         self._sorted: NDArray[np.int64] | None = None
         if size <= _SMALL:
-            hashes = mix(mix(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
+            hashes = splitmix64(splitmix64(np.arange(size, dtype=np.uint64) + self._keys[0]) ^ self._keys[1])
             self._sorted = np.argsort(hashes, kind="stable").astype(np.int64)
 
     def __call__(self, positions: IntArray) -> NDArray[np.int64]:
@@ -76,9 +68,9 @@ class Permutation:
         for round_, key in enumerate(self._keys):
             # The top bits of the mixed word: its lowest bits are its weakest.
             if round_ % 2 == 0:
-                high = high ^ ((mix(low + key) >> np.uint64(20)) & high_mask)
+                high = high ^ ((splitmix64(low + key) >> np.uint64(20)) & high_mask)
             else:
-                low = low ^ ((mix(high + key) >> np.uint64(20)) & low_mask)
+                low = low ^ ((splitmix64(high + key) >> np.uint64(20)) & low_mask)
         return (high << low_bits) | low
 
 
@@ -134,14 +126,14 @@ class Batches:
 
     def num_updates(self, epochs: int) -> int:
         """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted, up
-        to `COUNTED`, whose mean stands for those after them.
+        to `COUNTED_EPOCHS`, whose mean stands for those after them.
 
         Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have more or
         fewer, by about one batch in a thousand.
         """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)
-        counted = min(epochs, COUNTED)
+        counted = min(epochs, COUNTED_EPOCHS)
         number = sum(map(self.num_batches, range(counted)))
         return number if counted == epochs else round(number * epochs / counted)
 

@@ -4,8 +4,8 @@ A BPE tokenizer builds a word from characters by merging the pair of lowest rank
 merge that is possible is left out with probability p at each step, so that a word is sometimes read as smaller
 pieces: a model then knows its rare words' parts. Draws are a pure function of (seed, epoch).
 
-Differs from the paper: of a word that occurs often, `DRAWS` segmentations are drawn in an epoch and its occurrences
-choose among these; all words are segmented at once, a merge of each at a time, in numpy.
+Differs from the paper: of a word that occurs often, `MOST_SEGMENTATIONS` are drawn in an epoch, among which its
+occurrences choose; all words are segmented at once, a merge of each at a time, in numpy.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.batching import mix
 from repose.data.columns import Columns
 from repose.data.dataset import PairDataset
 from repose.data.pairs import SIDES, Side
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
+from repose.system.hashing import splitmix64, unit_interval
 from repose.system.token_ids import END, START
 
-DRAWS = 16
+MOST_SEGMENTATIONS = 16
 _WORDS_AT_A_TIME = 1 << 14
 _NONE = np.iinfo(np.int64).max
 
@@ -45,9 +45,7 @@ class Draws:
         number = math.prod(shape)
         counter = np.arange(self._drawn, self._drawn + number, dtype=np.uint64)
         self._drawn += number
-        hashed = mix(mix(counter + self._keys[0]) ^ self._keys[1])
-        numbers: NDArray[np.float64] = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return numbers.reshape(shape)
+        return unit_interval(splitmix64(splitmix64(counter + self._keys[0]) ^ self._keys[1])).reshape(shape)
 
 
 class Merges:
@@ -170,7 +168,7 @@ class _Text:
 
     def draw(self, dropout: float, draws: Draws) -> tuple[Ids, Ids]:
         """Token ids of all sentences without START and END, one after the other, and their numbers, (N,)."""
-        numbers = np.minimum(self.counts, DRAWS)
+        numbers = np.minimum(self.counts, MOST_SEGMENTATIONS)
         first = np.cumsum(numbers) - numbers
         words = [self.characters[i] for i in np.repeat(np.arange(len(numbers)), numbers)]
         drawn = self.merges.segment(words, dropout, draws)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
+from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, base_code, names_language
-from repose.data.observed import NO_SCRIPT, Observed, script_name
 from repose.data.pairs import SIDES, Side
 from repose.data.readers import PairReader, UnequalLinesError
 from repose.data.tables import plain_name
@@ -25,7 +25,7 @@ Identify = Callable[[str], tuple[str, float]]
 """The language of a text, as a code such as "en", and how probable it is, from 0 to 1."""
 
 MAX_PAIRS = 1_000_000
-"""The first of each set are looked at."""
+"""So many pairs of each set are looked at, from the first on."""
 UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
 """A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
 SHORT_PAIR = 40
@@ -51,8 +51,8 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
 }
-"""What is rarer is not told: chosen so that of the corpora of results/corpus-check.json that is told which is seen when
-one reads them, and nothing of the clean ones."""
+"""What is rarer is not reported. The shares are chosen so that what people see when they read the corpora of
+results/corpus-check.json is reported, and nothing of the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
@@ -107,8 +107,8 @@ def check_corpus(
     return CorpusCheck(looked_at, tuple(findings), detected)
 
 
-def _read(reader: PairReader) -> Observed:
-    seen = Observed()
+def _read(reader: PairReader) -> CorpusStatistics:
+    seen = CorpusStatistics()
     try:
         for row in islice(reader.rows(), MAX_PAIRS):
             seen.add(row)
@@ -122,7 +122,7 @@ def _read(reader: PairReader) -> Observed:
     return seen
 
 
-def _slip(seen: Observed) -> Slip | None:
+def _slip(seen: CorpusStatistics) -> Slip | None:
     src, tgt = (seen.sides[side] for side in SIDES)
     return find_slip((src.lengths, tgt.lengths), (src.numbers, tgt.numbers))
 
@@ -139,7 +139,7 @@ def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str 
     return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail)
 
 
-def _of_lines(seen: Observed) -> Iterator[Finding]:
+def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     """What single lines show, and the first."""
     if seen.first is not None and names_columns(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
@@ -170,7 +170,7 @@ def names_columns(pair: tuple[str, str]) -> bool:
     return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 
 
-def _of_pairs(seen: Observed) -> Iterator[Finding]:
+def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
     """Repetitions, lengths and slips."""
     src, tgt = (seen.sides[side] for side in SIDES)
     is_pair = src.lengths > 0
@@ -187,7 +187,7 @@ def _of_pairs(seen: Observed) -> Iterator[Finding]:
         yield from _finding(Kind.SLIPPED, "", count, seen.pairs, slip.start, amount=slip.lines)
 
 
-def _of_sides(seen: Observed) -> Iterator[Finding]:
+def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
     """Their quotes, how lines begin, where no tag was seen, and their script."""
     for side in SIDES:
         one = seen.sides[side]
@@ -205,7 +205,7 @@ def _of_sides(seen: Observed) -> Iterator[Finding]:
             yield from _where(Kind.SCRIPT, side, other, seen.pairs, script_name(int(one.scripts[other.argmax()])))
 
 
-def _in_other_scripts(train: Observed, seen: Observed) -> Iterator[Finding]:
+def _in_other_scripts(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
     """A side most of whose lines are in another script than the training set's, as where files are swapped."""
     for side in SIDES:
         own = _own_scripts(train.sides[side].scripts)
@@ -220,7 +220,7 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
     return [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]
 
 
-def _against(train: Observed, seen: Observed) -> Iterator[Finding]:
+def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
     """What of a held-out set is in the training set."""
     long = _long_enough(seen)
     both = np.isin(_pair_keys(seen), _pair_keys(train)) & long
@@ -229,23 +229,23 @@ def _against(train: Observed, seen: Observed) -> Iterator[Finding]:
     yield from _where(Kind.HALF_TRAINED_ON, "", (one[0] | one[1]) & ~both & long, seen.pairs)
 
 
-def _validated_on(valid: Observed, test: Observed) -> Iterator[Finding]:
+def _validated_on(valid: CorpusStatistics, test: CorpusStatistics) -> Iterator[Finding]:
     """What of the test set is in the validation set."""
     both = np.isin(_pair_keys(test), _pair_keys(valid)) & _long_enough(test)
     yield from _where(Kind.VALIDATED_ON, "", both, test.pairs)
 
 
-def _long_enough(seen: Observed) -> NDArray[np.bool_]:
+def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
     """Which pairs are long enough to be in one set only."""
     lengths = [seen.sides[side].lengths for side in SIDES]
     return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
 
 
 Sure = dict[Side, list[tuple[int, str]]]
-"""Of each side, rows of long lines and the languages that they are in with much probability."""
+"""Each side's long lines, as rows, with the languages that they are in with much probability."""
 
 
-def _sure(seen: Observed, identify: Identify, fewest: int) -> Sure:
+def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     """Languages of long lines, of sides that have some of them, `fewest` at least."""
     sure: Sure = {}
     for side in SIDES:
@@ -257,21 +257,21 @@ def _sure(seen: Observed, identify: Identify, fewest: int) -> Sure:
 
 def _detected(sure: Sure) -> tuple[str, str]:
     """The language that most of a side's long lines are in, if there are some such lines."""
-    found = {}
+    languages = {}
     for side, lines in sure.items():
         language, count = next(iter(Counter(language for _, language in lines).most_common(1)), (UNKNOWN, 0))
-        found[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
-    return found["src"], found["tgt"]
+        languages[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
+    return languages["src"], languages["tgt"]
 
 
-def _languages(seen: Observed, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
+def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
     """Languages of long lines: one of both sides, the other side's, or another than the side's."""
     sure = {side: lines * (len(seen.sides[side].sample) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
     usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
 
     def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
-        row = next(row for row, found in sure[side] if found == language)
+        row = next(row for row, other in sure[side] if other == language)
         of = len(seen.sides[side].sample)
         return _finding(kind, "" if of_pair else side, counts[side][language], of, row, language)
 
@@ -288,7 +288,7 @@ def _languages(seen: Observed, sure: Sure, named: tuple[str, str]) -> Iterator[F
                 yield from lines_in(language, Kind.LANGUAGE, side)
 
 
-def _pair_keys(seen: Observed) -> NDArray[np.int64]:
+def _pair_keys(seen: CorpusStatistics) -> NDArray[np.int64]:
     src, tgt = (seen.sides[side].keys.astype(np.uint64) for side in SIDES)
     return (src * np.uint64(0x9E3779B97F4A7C15) + tgt).astype(np.int64)
 

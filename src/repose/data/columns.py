@@ -64,7 +64,7 @@ class Columns:
         return np.subtract(starts[1:], starts[:-1], dtype=np.int32, casting="unsafe")
 
     def padded(self, column: str, indices: NDArray[np.integer[Any]], fill: int = 0) -> NDArray[np.int64]:
-        """That column of these examples, (B, longest), filled up on the right."""
+        """These examples' numbers in a column, (B, longest), filled up with `fill` on the right."""
         starts = self.offsets[column][indices]
         lengths = self.offsets[column][indices + 1] - starts
         steps = np.arange(lengths.max(initial=0))
@@ -81,14 +81,14 @@ class Columns:
         return np.where(labels == 0, 0, stored[:, :-1]), labels
 
     def flat(self, column: str, indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """That column of these examples, one after the other."""
+        """These examples' numbers in a column, one example after the other."""
         starts, ends = self.offsets[column][indices], self.offsets[column][indices + 1]
         pieces = [self.values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
 
 
 class NothingError(DataError):
-    """There is no example at all."""
+    """A corpus from which no example is left."""
 
 
 @dataclass(frozen=True)

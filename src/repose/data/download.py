@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from repose.data.unpack import MAX_UNPACKED_BYTES, BadCopyError
 
 Progress = Callable[[str, int, int | None], None]
-"""Told (file name, bytes so far, bytes in all or None where the server does not say)."""
+"""It is called with a file's name, its bytes so far, and its bytes in all (None where the server does not say)."""
 
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for the next bytes of a stalled one."""

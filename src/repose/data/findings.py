@@ -89,7 +89,7 @@ class Finding:
 
     @property
     def share(self) -> float:
-        """Of those that were looked at, 0 to 1."""
+        """The share of the lines or pairs looked at that have it, 0 to 1."""
         return self.count / self.of
 
     def to_json(self) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class Finding:
         return cls(**{**content, "kind": Kind(content["kind"])})
 
 
-def known(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Those of some recorded findings that this version knows."""
+def known_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    """The recorded findings that this version knows; others are left out."""
     for content in findings:
         with suppress(KeyError, TypeError, ValueError):
             yield Finding.from_json(content)
@@ -116,7 +116,7 @@ class CorpusCheck:
     looked_at: Mapping[str, int]
     """Set to its pairs that were looked at."""
     findings: tuple[Finding, ...]
-    """Of the training set first; of a set the worst first."""
+    """What was found: in the training set first, and in each set the worst first."""
     detected: tuple[str, str] = (UNKNOWN, UNKNOWN)
     """Languages that most long lines of the training set's two sides are in; "und" where that is not clear."""
 
@@ -126,12 +126,12 @@ class CorpusCheck:
         return sum(count for split, count in self.looked_at.items() if split not in HELD_OUT)
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """The check as a JSON object."""
         findings = [finding.to_json() for finding in self.findings]
         return {"looked_at": dict(self.looked_at), "findings": findings, "detected": list(self.detected)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse."""
+        """The check that `to_json` gave."""
         src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # earlier versions kept none
-        return cls(dict(content["looked_at"]), tuple(known(content["findings"])), (src, tgt))
+        return cls(dict(content["looked_at"]), tuple(known_findings(content["findings"])), (src, tgt))

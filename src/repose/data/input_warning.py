@@ -18,7 +18,7 @@ _MOST_CHARACTERS, _MOST_PAIRS = 4000, 500
 
 
 class Unlike(Enum):
-    """In what a text differs from what its model reads."""
+    """The respect in which a text differs from what its model reads."""
 
     SCRIPT = "script"
     LANGUAGE = "language"
@@ -36,20 +36,20 @@ class InputWarning:
     """Whether it is a text in the place of translations."""
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
-        found = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
-        return {**found, "is_target": True} if self.is_target else found
+        """The warning as a JSON object."""
+        content = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
+        return {**content, "is_target": True} if self.is_target else content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse."""
+        """The warning that `to_json` gave."""
         return cls(
             Unlike(content["unlike"]), content["found"], tuple(content["expected"]), content.get("is_target", False)
         )
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """The warning as a sentence for people."""
         if self.is_target:
             writes = f"the targets seem to be in {self.found!r}, but this model writes {self.expected[0]!r}"
             return f"{writes}: their scores say nothing"
@@ -71,8 +71,8 @@ def warnings_for_pairs(
     """What is wrong with either side of some pairs, likewise; of targets the language alone is looked at."""
     some = list(islice(pairs, _MOST_PAIRS))
     targets = input_warning((tgt for _, tgt in some), (), direction(config, to)[1])
-    found = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
-    return [warning for warning in found if warning is not None]
+    warnings = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
+    return [warning for warning in warnings if warning is not None]
 
 
 def input_warning(texts: Iterable[str], scripts: Collection[str], language: str) -> InputWarning | None:

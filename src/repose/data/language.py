@@ -31,10 +31,10 @@ def is_in(text: str, language: str) -> bool:
 
 
 def rank(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-    """Of these languages, all known, each with its probability if the text is in one of them; the best first."""
-    found = [(language, probability) for language, probability in _identifier().rank(text) if language in languages]
-    total = sum(probability for _, probability in found) or 1.0
-    return [(language, probability / total) for language, probability in found]
+    """Ranks these languages, all known, by how probably the text is in each if it is in one of them; the best first."""
+    ranked = [(language, probability) for language, probability in _identifier().rank(text) if language in languages]
+    total = sum(probability for _, probability in ranked) or 1.0
+    return [(language, probability / total) for language, probability in ranked]
 
 
 @cache

@@ -108,8 +108,10 @@ def check_file(path: Path) -> None:
 def _order_of_utf_16(line: bytes) -> str:
     """Of a line in it without its mark, of letters that ASCII has; "" of others."""
     even, odd = line[::2], line[1::2]
-    found = {"le": (odd, even), "be": (even, odd)}
-    return next((order for order, (nul, others) in found.items() if len(line) > 7 and not any(nul) and all(others)), "")
+    orders = {"le": (odd, even), "be": (even, odd)}
+    return next(
+        (order for order, (nul, others) in orders.items() if len(line) > 7 and not any(nul) and all(others)), ""
+    )
 
 
 def _skip_line(file: BinaryIO) -> bool:

@@ -31,7 +31,7 @@ _ALIKE = (
 )
 """Characters that stand for one another."""
 _HYPHENS, _DASHES = "-\u2010\u2011\u2212", "\u2013\u2012\u2014\u2015"
-"""Likewise; dashes become hyphens where none is written."""
+"""Hyphens that stand for one another, and dashes, which become hyphens where no dash is written."""
 _QUOTES = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033'
 """They become the first where that is written. Where only others are, which of them it stands for depends on what is
 around it, so all stay."""
@@ -49,7 +49,7 @@ class Normalization:
     form: Form = ""
     """Unicode normal form of the whole; "": as it comes."""
     replace: Mapping[str, str] = field(default_factory=dict)
-    """Then: single characters to what stands for them, in which none of them occurs."""
+    """Single characters and what replaces them after that; none of them occurs in a replacement."""
 
     def __call__(self, text: str) -> str:
         """The text as the model is to read it."""
@@ -61,7 +61,7 @@ class Normalization:
         return re.compile(f"[{re.escape(''.join(self.replace))}]")
 
     def most_bytes(self, text: str) -> int:
-        """That the result may have in UTF-8, or more."""
+        """An upper bound of the bytes that the result has in UTF-8."""
         grown = 3 if self.form and not text.isascii() else 1  # https://unicode.org/faq/normalization.html, factors
         return len(text.encode()) * grown * self._growth
 
@@ -70,7 +70,7 @@ class Normalization:
         return max([1, *(-(-len(new.encode()) // len(old.encode())) for old, new in self.replace.items())])
 
     def steps(self) -> list[dict[str, Any]]:
-        """As normalizers of a tokenizer.json."""
+        """The same steps as normalizers of a tokenizer.json."""
         form = [{"type": self.form}] if self.form else []
         replaced = [
             {"type": "Replace", "pattern": {"String": found}, "content": instead}
@@ -79,12 +79,12 @@ class Normalization:
         return [*form, *replaced]
 
     def to_json(self) -> dict[str, Any]:
-        """For a file."""
+        """The normalization as a JSON object."""
         return {"form": self.form, "replace": dict(self.replace)}
 
     @classmethod
     def from_json(cls, content: object) -> Self:
-        """The inverse; raises ValueError for anything else."""
+        """The normalization that `to_json` gave; raises ValueError for anything else."""
         if not isinstance(content, dict) or content.keys() != {"form", "replace"}:
             raise ValueError("a normalization has a form and what to replace")
         form, replace = content["form"], content["replace"]
@@ -120,7 +120,7 @@ class Normalization:
 
 
 def normalization_to(lines: Iterable[str]) -> Normalization:
-    """That of a text to translate, for a model trained on these lines.
+    """The normalization of texts to translate, for a model trained on these lines.
 
     Of characters that stand for one another, those with less than `LEAST_SHARE` of the occurrences become the most
     frequent. Characters that stand for several are spelled out, and invisible ones left out, where less than that

@@ -19,7 +19,7 @@ SIZES = {"train": 20_000, "valid": 500, "test": 500}
 
 
 def digest() -> str:
-    """Of the file that is shipped, which may change with the package."""
+    """SHA-256 of the file that is shipped, which may change with the package."""
     return hashlib.sha256(_packed()).hexdigest()
 
 

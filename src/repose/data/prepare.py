@@ -23,7 +23,7 @@ from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
 from repose.system.files import locked, making_lock
-from repose.system.helper import close_pipes, pipes, started
+from repose.system.helper import close_pipes, open_pipes, start_helper
 from repose.system.token_ids import UNK
 
 _CHUNK = 4096  # pairs tokenised together
@@ -223,7 +223,7 @@ class _Helper:
         """Raises DataError where the system starts no more processes."""
         self._first: tuple[object, ...] = ((tokenizers, settings),)
         try:
-            self._process = started(__name__, TOKENIZERS_PARALLELISM="false")  # the processes are the parallelism
+            self._process = start_helper(__name__, TOKENIZERS_PARALLELISM="false")  # the processes are the parallelism
         except OSError as error:
             raise DataError(
                 f"a tokenising process could not be started ({error.strerror}): prepare the corpus with fewer workers"
@@ -257,7 +257,7 @@ class _Helper:
 
 def main() -> None:
     """The main function of a helper: encodes chunks until its input ends."""
-    source, sink = pipes()
+    source, sink = open_pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         tokenizers, settings = pickle.load(source)
         while True:

@@ -70,7 +70,7 @@ class PairReader:
     ) -> None:
         self.files = tuple(files)
         self.counts = Counts()
-        """Of the latest pass."""
+        """What the latest pass over the files counted."""
         self._fields, self._languages = (src_field, tgt_field), languages
         for path in filter(Path.is_dir, self.files):
             check_file(path)
@@ -92,7 +92,7 @@ class PairReader:
 
     @property
     def sides(self) -> Pair:
-        """Where source and target stand, for people: files, or columns or fields of one. Raises DataError."""
+        """Says where source and target stand, for people: files, or columns or fields of one. Raises DataError."""
         of, more = self.files[0].name, len(self.files) - 1
         match self._format:
             case "text":
@@ -162,7 +162,7 @@ def holds_pairs(path: Path) -> bool:
 
 
 def kind_of(path: PurePath) -> str:
-    """Of one file, by its name: text, tsv, csv, jsonl, parquet or tmx."""
+    """The kind of a file, by its name: text, tsv, csv, jsonl, parquet or tmx."""
     return _SUFFIXES.get(unpacked(path).suffix.lower(), "text")
 
 
@@ -340,7 +340,7 @@ def flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_schema(schema: Any) -> Any:
-    """The same of an Arrow schema."""
+    """An Arrow schema with the fields of its structs beside the others, under the names that `flat` gives."""
     return schema.empty_table().flatten().schema
 
 

@@ -8,7 +8,7 @@ from functools import cache
 _NO_SCRIPT = ("", "MODIFIER", "FEMININE", "MASCULINE", "MICRO", "FULLWIDTH", "HALFWIDTH", "SUPERSCRIPT")
 _ONE_SCRIPT = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "IDEOGRAPHIC"), "Han")
 LEAST_SHARE = 0.001
-"""Of a text's letters, those of a script that it is said to have: a foreign name is in none."""
+"""The least share of a text's letters by which it is said to have a script; a foreign name makes none."""
 
 
 def has_letters(text: str) -> bool:
@@ -18,7 +18,7 @@ def has_letters(text: str) -> bool:
 
 @cache
 def script_of(letter: str) -> str | None:
-    """The script of a character; None of what is no letter, or of any script. Chinese and Japanese are "Han"."""
+    """The script of a character; None unless it is a letter of one script. Chinese and Japanese are "Han"."""
     if not letter.isalpha():
         return None
     first = unicodedata.name(letter, "").split(" ")[0]

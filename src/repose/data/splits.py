@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.batching import mix
 from repose.data.pairs import Pair
 from repose.system.errors import DataError
+from repose.system.hashing import splitmix64
 from repose.system.terminal import counted
 
 
@@ -72,7 +72,7 @@ def hold_out(
     if isinstance(pairs, Iterator):
         pairs = list(pairs)
     src, tgt = _hashes(pairs)
-    both = mix(mix(src) + tgt)
+    both = splitmix64(splitmix64(src) + tgt)
     distinct = np.unique(both, return_index=True)[1]
     eligible = distinct[~_shared(src[distinct]) & ~_shared(tgt[distinct])]
     for sentences, there in zip((src, tgt), _hashes(apart_from), strict=True):
@@ -80,7 +80,7 @@ def hold_out(
     wanted = num_valid + num_test
     _check_enough(len(src), len(distinct), len(eligible), wanted)
     key = np.uint64(same_sentence(f"repose splits 1/{seed}"))
-    drawn = eligible[np.argsort(mix(both[eligible] ^ key), kind="stable")[:wanted]]
+    drawn = eligible[np.argsort(splitmix64(both[eligible] ^ key), kind="stable")[:wanted]]
     left_out = np.flatnonzero(np.isin(both, both[drawn]))
     if len(left_out) == len(src):
         raise DataError(

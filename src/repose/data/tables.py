@@ -28,7 +28,7 @@ TWO_COLUMNS = (0, 1, 2)
 
 
 def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
-    """Where source and target stand in a table, how many columns it has, and whether its first line names them.
+    """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
 
     Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
@@ -160,12 +160,12 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
             for row in islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False), _FIRST_ROWS):
                 rows.append(_filled(row))
         widths = Counter(len(row) for row in rows if row)
-        width, alike = max(((w, n) for w, n in widths.items() if w > 1), key=lambda found: found[1], default=(2, 0))
+        width, alike = max(((w, n) for w, n in widths.items() if w > 1), key=lambda one: one[1], default=(2, 0))
         return bool(rows) and not _absent(fields, rows[0]), alike, widths.total(), width
 
-    found = {delimiter: fit(delimiter) for delimiter in known}
-    best = max(found, key=lambda delimiter: found[delimiter][:2])
-    named, alike, number, width = found[best]
+    fits = {delimiter: fit(delimiter) for delimiter in known}
+    best = max(fits, key=lambda delimiter: fits[delimiter][:2])
+    named, alike, number, width = fits[best]
     if not named and 2 * alike < number:
         raise DataError(
             f"{path} is no table: its first lines do not have equally many cells between tabs, semicolons or commas: "

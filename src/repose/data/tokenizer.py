@@ -60,7 +60,7 @@ class Tokenizer:
     """
 
     def __init__(self, text: str, *, name: str = "tokenizer.json") -> None:
-        """From the content of the file that errors call `name`; raises DataError as `load` does."""
+        """`text`: the content of the file that errors call `name`. Raises DataError as `load` does."""
         self.json = text
         self._backend = _backend(text, name)
         self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
@@ -261,7 +261,7 @@ class Tokenizer:
         return [self._backend.id_to_token(i) or "[UNK]" for i in self._checked(ids)]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """The inverse of `tokens`: [UNK]'s id for what is no vocabulary entry."""
+        """The inverse of `tokens`; a token that the vocabulary lacks gets the id of [UNK]."""
         return [UNK if (i := self._backend.token_to_id(token)) is None else int(i) for token in tokens]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
@@ -278,9 +278,9 @@ class Tokenizer:
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
         space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
-        found = self._with_all_steps.encode(text, add_special_tokens=False).offsets
-        starts = [*(start for start, _ in found), len(text)]
-        whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in found)
+        offsets = self._with_all_steps.encode(text, add_special_tokens=False).offsets
+        starts = [*(start for start, _ in offsets), len(text)]
+        whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in offsets)
         return [(0, 0), *(_without_space(text, start, end) for start, end in whole), (len(text), len(text))]
 
     @cached_property
@@ -289,7 +289,7 @@ class Tokenizer:
         return _backend(self.json, "tokenizer.json") if self._normalization != Normalization() else self._backend
 
     def most_tokens(self, text: str) -> int:
-        """Of `encode(text)`, or more, without encoding it: no token is less than a byte."""
+        """An upper bound of the tokens of `encode(text)`, without encoding it: no token is less than a byte."""
         grown = 1 if text.isascii() or self._backend.normalizer is None else 3  # lower case can be longer
         return 2 + grown * self._normalization.most_bytes(text)
 

@@ -24,7 +24,7 @@ from repose.system.token_ids import END, START, UNK
 UNKNOWN_LABEL = "_"
 """Label 0: one that the training trees do not have. It is never right."""
 MAX_LINE_BYTES, MAX_ROWS = 1 << 20, 10_000
-"""Of a line, and of the lines of a sentence: more is no CoNLL-U, and would be held in memory."""
+"""Most bytes of a line, and most lines of a sentence: what has more is not CoNLL-U, and would be held in memory."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Tree:
 class Trees:
     """The trees of a CoNLL-U file, plain, .gz or .xz, read anew at each iteration.
 
-    Raises ConfigError without the library `conllu`, and DataError, with the line, for what is no tree.
+    Raises ConfigError without the library `conllu`, and DataError, with the line, for a sentence that is not a tree.
     """
 
     def __init__(self, path: Path) -> None:

@@ -51,15 +51,15 @@ def list_members(archive: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> list[str
         return [name for name, _, _ in _files(archive, max_bytes)]
 
 
-def extract_members(archive: Path, targets: Mapping[str, Path], max_bytes: int = MAX_UNPACKED_BYTES) -> None:
+def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
     """Copy the members that `targets` names to the paths it gives; BadCopyError where one is missing or not safe."""
     missing = set(targets)
     with _damage_as_bad_copy(archive):
-        for name, tar, member in _files(archive, max_bytes):
+        for name, tar, member in _files(archive, MAX_UNPACKED_BYTES):
             if name in targets:
                 reader = tar.extractfile(member)
                 assert reader is not None, "a regular member has content"
-                _copy(reader, targets[name], max_bytes, name)
+                _copy(reader, targets[name], MAX_UNPACKED_BYTES, name)
                 missing.discard(name)
     if missing:
         raise BadCopyError(f"it lacks {min(missing)}")

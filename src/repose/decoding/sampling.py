@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import LENGTH_PENALTY
-from repose.data.batching import mix
 from repose.decoding.best import refuse_nan
 from repose.decoding.search import Floats, Found, Ints, S, Step, token_by_token
 from repose.system.errors import ConfigError
+from repose.system.hashing import splitmix64, unit_interval
 from repose.system.numbers import is_real, is_whole
 from repose.system.token_ids import PAD, START
 
@@ -59,12 +59,11 @@ def sample(
 
     The rest as for `repose.decoding.search.greedy`.
     """
-    keys = mix(mix(np.asarray(numbers, dtype=np.uint64)) ^ np.uint64(sampling.seed))
+    keys = splitmix64(splitmix64(np.asarray(numbers, dtype=np.uint64)) ^ np.uint64(sampling.seed))
 
     def choose(log_probs: Any, sentences: Ints, length: int) -> tuple[Floats, Ints]:
-        hashed = mix(mix(keys[sentences] + np.uint64(length)))
-        uniform = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return drawn(log_probs, uniform, sampling.temperature)
+        hashes = splitmix64(splitmix64(keys[sentences] + np.uint64(length)))
+        return drawn(log_probs, unit_interval(hashes), sampling.temperature)
 
     return token_by_token(step, state, max_lengths, choose, alpha=alpha, no_repeat=no_repeat)
 

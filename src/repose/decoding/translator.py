@@ -419,9 +419,7 @@ def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, wo
     made = OnnxEngine(graphs.read(folder))
     if precision not in (None, made.precision):
         raise ConfigError(f"{folder} was exported in {made.precision}: export the model with --precision {precision}")
-    config = made.graphs.description.get("config")
-    if not isinstance(config, dict) or not isinstance(config.get("decoding", {}), dict):
-        raise CheckpointError(f"{folder} has no usable section config: export the model again")
+    config = graphs.config_of(made.graphs, folder)
     tokenizers = directory.read_tokenizers(folder, made.graphs.description["sha256"], MODEL_KIND, config)
     return _translator(made, tokenizers, config, folder, workers)
 

@@ -14,7 +14,7 @@ from repose.decoding import search
 from repose.decoding.engine import Engine, built
 from repose.decoding.sampling import Sampling, sample
 from repose.system.errors import ReposeError
-from repose.system.helper import close_pipes, how_it_ended, pipes, started, worker_error
+from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper, worker_error
 
 Results: TypeAlias = list[list[search.Found]]
 """The hypotheses of each sentence of a batch, best first."""
@@ -86,7 +86,7 @@ class Worker:
     def __init__(self) -> None:
         """Raises ReposeError where the system starts no more processes."""
         try:
-            self._process = started(__name__)
+            self._process = start_helper(__name__)
         except OSError as error:
             raise ReposeError(
                 f"a translation worker could not be started ({error.strerror}): translate with workers = 1"
@@ -142,7 +142,7 @@ class Worker:
 
 def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
-    source, sink = pipes()
+    source, sink = open_pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         sink.write(_READY)
         sink.flush()

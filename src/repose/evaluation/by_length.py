@@ -37,7 +37,7 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """Such as "11–20", or "51+"."""
+        """The lengths as a label, such as "11–20" or "51+"."""
         return f"{self.shortest}+" if self.longest is None else f"{self.shortest}–{self.longest}"
 
     @property

@@ -30,7 +30,7 @@ class Score:
     name: str
     """`bleu` or `chrf`, and what differs from scoring raw text (`bleu_tok_none`, `chrf_round_trip`)."""
     value: float
-    """In percent."""
+    """The score in percent."""
     signature: str
     """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
     brevity_penalty: float | None = None
@@ -61,9 +61,9 @@ def tokenizer_for(references: Sequence[str]) -> str:
 
 def _has_words_apart(lines: Sequence[str], letters: set[str]) -> bool:
     """Whether spaces stand between the words of such scripts. A line of a word's length says nothing of it."""
-    found = [(sum(letter in letters for letter in line), len(line.split())) for line in lines]
-    found = [(num_letters, num_words) for num_letters, num_words in found if num_letters > _LONGEST_WORDS]
-    return sum(num for num, _ in found) <= _LONGEST_WORDS * sum(num for _, num in found) if found else False
+    counts = [(sum(letter in letters for letter in line), len(line.split())) for line in lines]
+    counts = [(num_letters, num_words) for num_letters, num_words in counts if num_letters > _LONGEST_WORDS]
+    return sum(num for num, _ in counts) <= _LONGEST_WORDS * sum(num for _, num in counts) if counts else False
 
 
 def bleu(
@@ -78,8 +78,8 @@ def bleu(
     """
     _check(hypotheses, references)
     metric = bleu_metric(tokenize or tokenizer_for(references), lowercase=lowercase)
-    found = metric.corpus_score(list(hypotheses), [list(references)])
-    return Score("bleu", float(found.score), str(metric.get_signature()), float(found.bp))
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return Score("bleu", float(score.score), str(metric.get_signature()), float(score.bp))
 
 
 def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:

@@ -48,16 +48,16 @@ class RatioStatistics:
         return float(self.scores_of(self.columns.sum(axis=0, keepdims=True))[0])
 
 
-def write_ratio(path: Path, found: RatioStatistics) -> None:
+def write_ratio(path: Path, statistics: RatioStatistics) -> None:
     """Writes the numbers, compressed; the same ones give the same bytes. No text. Raises WriteError."""
-    names = {"figure": found.figure, "units": found.units}
-    numbers = {"format": FORMAT, "scale": found.scale, "amounts": found.amounts, "sizes": found.sizes}
+    names = {"figure": statistics.figure, "units": statistics.units}
+    numbers = {"format": FORMAT, "scale": statistics.scale, "amounts": statistics.amounts, "sizes": statistics.sizes}
     with replacing_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **{name: np.array(x) for name, x in (names | numbers).items()})
 
 
 def read_ratio(path: Path) -> RatioStatistics:
-    """Reads what `write_ratio` wrote; raises DataError where there is nothing such."""
+    """Reads what `write_ratio` wrote; raises DataError where the file is missing or damaged."""
     again = "evaluate the run again, which makes it anew"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
@@ -65,7 +65,9 @@ def read_ratio(path: Path) -> RatioStatistics:
         if (version := int(arrays["format"])) != FORMAT:
             raise DataError(f"{path.name} has format {version}, this version reads {FORMAT}: {again}")
         amounts, sizes = (arrays[name].astype(np.float64) for name in ("amounts", "sizes"))
-        found = RatioStatistics(str(arrays["figure"]), str(arrays["units"]), amounts, sizes, float(arrays["scale"]))
+        statistics = RatioStatistics(
+            str(arrays["figure"]), str(arrays["units"]), amounts, sizes, float(arrays["scale"])
+        )
     except DataError:
         raise
     except FileNotFoundError as error:
@@ -74,4 +76,4 @@ def read_ratio(path: Path) -> RatioStatistics:
         raise DataError(f"{path.name} is damaged: {again}") from error
     if amounts.ndim != 1 or amounts.shape != sizes.shape or not sizes.sum() > 0:
         raise DataError(f"{path.name} is damaged: {again}")
-    return found
+    return statistics

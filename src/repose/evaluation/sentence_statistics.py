@@ -45,7 +45,7 @@ class SentenceStatistics:
         return self.bleu if metric == "bleu" else self.chrf
 
     def score(self, metric: Metric = "bleu", sentences: NDArray[Any] | None = None) -> float:
-        """In percent, of the whole test set, or of the `sentences` that an index or a mask of them picks."""
+        """The score in percent, of the whole test set or of the `sentences` that an index or a mask of them picks."""
         counts = self.of(metric) if sentences is None else self.of(metric)[sentences]
         return float(scores_of(metric, counts.sum(axis=0, keepdims=True))[0])
 
@@ -133,7 +133,7 @@ class StoredStatistics:
     length can be made again where neither text nor translations are. No text."""
 
     decodings: dict[str, SentenceStatistics]
-    """By name, such as "greedy" and "beam4"."""
+    """The counts of each decoding by its name, such as "greedy" and "beam4"."""
     lengths: SourceLengths
 
 
@@ -167,7 +167,7 @@ def _small(numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def read_stored(path: Path) -> StoredStatistics:
-    """Reads what `write_stored` wrote; raises DataError where there is nothing such."""
+    """Reads what `write_stored` wrote; raises DataError where the file is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
             arrays = {name: archive[name].astype(np.int64) for name in archive.files}

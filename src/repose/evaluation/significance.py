@@ -23,14 +23,14 @@ from repose.system.errors import ConfigError, DataError
 
 NUM_RESAMPLES, LEAST_RESAMPLES = 20_000, 100
 NUM_TRIALS = 10_000
-"""Of approximate randomization; sacreBLEU's, too."""
+"""Trials of approximate randomization, as many as sacreBLEU's."""
 SEED = 12345
 """sacreBLEU's own, so that a resample here is a resample there."""
 LEVEL = 0.05
 _BLOCK = 4_000_000  # numbers of a resample's indices held at a time
 _ROUNDING = 1e-9  # points of a score within which two scores or differences are the same
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-"""Of Gauss and Legendre's quadrature between -1 and 1."""
+"""Points and weights of Gauss and Legendre's quadrature between -1 and 1."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Resampled:
     """A system's score on the test set and on resamples of its sentences, each the mean over its seeds."""
 
     value: float
-    """Of the test set itself, in the unit of the score."""
+    """The score on the test set itself, in its unit."""
     values: NDArray[np.float64]
-    """(R,): of each resample."""
+    """(R,): the score on each resample."""
     sample: tuple[int, int]
     """Sentences (or documents) of the test set, and the seed of the resamples: only equal ones may be compared."""
 
@@ -67,7 +67,7 @@ def resample(
 def resample_ratio(
     seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED
 ) -> Resampled:
-    """The same for a figure that is a ratio of sums over N sentences or documents. Raises as `resample` does."""
+    """Resamples a figure that is a ratio of sums over N sentences or documents. Raises what `resample` does."""
     parts = [one.columns for one in seeds]
     values = _resampled(parts, [one.scores_of for one in seeds], num_resamples, seed)
     return Resampled(statistics.fmean(one.value for one in seeds), values, (len(seeds[0]), seed))
@@ -162,7 +162,7 @@ class Randomized:
 def approximate_randomization(
     system: SentenceStatistics, other: SentenceStatistics, metric: Metric = "bleu", *, num_trials: int = NUM_TRIALS
 ) -> Randomized:
-    """For two single systems: both translations of each sentence change sides at random (Riezler and Maxwell 2005).
+    """Tests two single systems by exchanging their translations of each sentence at random (Riezler and Maxwell 2005).
 
     p = (1 + c) / (num_trials + 1), where the two sides of c trials differ at least as much as the systems do.
     sacreBLEU's `--paired-ar` counts those that differ more: of two copies of one translation it gives a p of nearly 0,

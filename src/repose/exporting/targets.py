@@ -17,7 +17,7 @@ from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
 from repose.exporting.card import card
 from repose.runs.folder import unfinished
-from repose.saved_model.description import add_to_description, description_file, read_description, sizes_of
+from repose.saved_model.description import add_to_description, description_file, file_sizes, read_description
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
@@ -82,7 +82,7 @@ def export(
             kept = (place / CARD).exists() and CARD not in ours
             if to in WITH_CARD and not kept:
                 _write_card(model, temporary, to)
-            files = sizes_of(temporary)
+            files = file_sizes(temporary)
             ours |= {name.partition("/")[0] for name in files}
     notes = [*made.notes, *filter(None, [unfinished(model)])]
     if to in WITH_CARD and kept:

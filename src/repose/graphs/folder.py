@@ -107,6 +107,15 @@ def read(folder: Path) -> GraphFolder:
     return GraphFolder(place / ENCODER, place / STEP, facts, description)
 
 
+def config_of(graphs: GraphFolder, folder: Path) -> dict[str, Any]:
+    """The config.json of the model that was exported. Raises CheckpointError, which names `folder`, where it cannot be
+    used."""
+    config = graphs.description.get("config")
+    if not isinstance(config, dict) or not isinstance(config.get("decoding", {}), dict):
+        raise CheckpointError(f"{folder} has no usable section config: export the model again")
+    return config
+
+
 def is_graph_folder(folder: Path) -> bool:
     """Whether a folder is an export to ONNX."""
     return (folder / f"repose-{TARGET}.json").is_file()

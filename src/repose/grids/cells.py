@@ -21,7 +21,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from repose.system.errors import BusyError, WriteError, told
+from repose.system.errors import BusyError, WriteError, user_message
 from repose.system.files import locked_or_busy
 
 LOG, LOCK = "cell.log", "cell.lock"
@@ -202,8 +202,8 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if (sentence := told(error)) is not None:
-            return _say(*sentence)
+        if (message := user_message(error)) is not None:
+            return _say(message.sentence, message.exit_code)
         # One sentence in the table; what only a developer can use stays in the log above it.
         import traceback
 
@@ -236,7 +236,7 @@ def _say(sentence: object, code: int) -> int:
 def _save_when_alone(parent: int) -> None:
     """Asks this process to save and end when the one that started it has died, and ends it when it does not.
 
-    Not on Windows (see `repose.system.helper.end_with`).
+    Not on Windows (see `repose.system.helper.end_with_parent`).
     """
     if os.name == "nt":
         return

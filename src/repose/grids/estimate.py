@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,9 +26,9 @@ from repose.grids.local import Share, claimed_cores
 from repose.grids.run import GridPlan
 from repose.grids.view import once, reason
 from repose.system.errors import ReposeError
-from repose.system.helper import end_with
+from repose.system.helper import end_with_parent
 from repose.system.signals import Interrupted, interruptible
-from repose.system.terminal import counted, duration, make_table
+from repose.system.terminal import Say, counted, duration, make_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,9 +80,7 @@ def kind_of(experiment: Experiment) -> str:
     return json.dumps([training, asdict(experiment.decoding), *others], sort_keys=True)
 
 
-def calibrate(
-    plan: GridPlan, share: Share, *, device: str, devices: int, say: Callable[[str], None]
-) -> dict[str, Cost | ReposeError]:
+def calibrate(plan: GridPlan, share: Share, *, device: str, devices: int, say: Say) -> dict[str, Cost | ReposeError]:
     """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
     slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
@@ -174,7 +172,7 @@ def main() -> int:
     pinned = keep_on(order["affinity"], order["cores"])
     try:
         with interruptible(), tempfile.TemporaryDirectory(prefix="repose-calibration-") as folder:
-            end_with(order["parent"], remove=Path(folder))
+            end_with_parent(order["parent"], remove=Path(folder))
             experiment = from_json(order["experiment"], "the cell's experiment")
             workers = None if pinned else order["cores"]
             cost = measure(experiment, Path(folder), device=order["device"], workers=workers, began=order["began"])

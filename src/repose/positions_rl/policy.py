@@ -5,7 +5,7 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from repose.positions_rl.table import PositionTable
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import locked_or_busy, write_json
+from repose.system.terminal import Say
 
 if TYPE_CHECKING:
     from stable_baselines3 import SAC
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 NUM_ENVIRONMENTS = 16
 """Stepped together; one update of the networks for each such step."""
-CHUNK = 4000
+CHECKPOINT_STEPS = 4000
 """Environment steps between checkpoints. Every generator is seeded anew at each from (seed, steps), so that a resumed
 run equals an uninterrupted one and no random state is stored."""
 LEARNING_RATE = 1e-3
 BATCH_SIZE = 256
-REPLAY = 20_000
+REPLAY_SIZE = 20_000
 RANDOM_STEPS = 1000
 ENTROPY_WEIGHT = 0.2
 """The temperature that automatic tuning begins with, in standard deviations of a random table's reward."""
@@ -51,7 +52,7 @@ class Settings:
     shape: tuple[int, int] = (8, 16)
     """Positions, and numbers for each."""
     steps: int = 80_000
-    """Of the environment: tables tried."""
+    """Steps of the environment, which are tables that are tried."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,8 +63,8 @@ class Settings:
         if self.steps < 1 or not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"--steps must be at least 1 and --seed from 0 to {(1 << 32) - 1}")
 
-    def as_json(self) -> dict[str, Any]:
-        """As the file and the work folder keep them."""
+    def to_json(self) -> dict[str, Any]:
+        """The settings as the table's file and the work folder keep them."""
         return {**asdict(self), "shape": list(self.shape), "sac": sac_settings(self.shape)}
 
 
@@ -74,7 +75,7 @@ def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
         "updates_per_environment_step": 1 / NUM_ENVIRONMENTS,
         "learning_rate": LEARNING_RATE,
         "batch_size": BATCH_SIZE,
-        "replay": REPLAY,
+        "replay": REPLAY_SIZE,
         "random_steps": RANDOM_STEPS,
         "entropy_weight": f"tuned, from {ENTROPY_WEIGHT}",
         "target_entropy": TARGET_ENTROPY * shape[0] * shape[1],
@@ -85,7 +86,7 @@ def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None]) -> PositionTable:
+def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
     """Learn a table, write it to `out` and return it.
 
     The table is the policy's deterministic action in the state where every number is 0, the mean of the start. What an
@@ -101,7 +102,7 @@ def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None])
     sinusoid = float(REWARDS[settings.reward](rewards.sinusoid(*settings.shape)))
     if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
         raise ConfigError("learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'")
-    with WorkFolder.opened(work, settings.as_json()) as folder, one_thread():
+    with WorkFolder.opened(work, settings.to_json()) as folder, one_thread():
         environments = _environments(settings, 1 / spread)
         sac = folder.resume(environments)
         if sac is None:
@@ -111,16 +112,16 @@ def learn(settings: Settings, out: Path, work: Path, say: Callable[[str], None])
         while sac.num_timesteps < settings.steps:
             _advance(sac, settings)
             folder.save(sac)
-            score = float(REWARDS[settings.reward](assigned(sac, settings.shape)))
+            score = float(REWARDS[settings.reward](deterministic_action(sac, settings.shape)))
             step = min(sac.num_timesteps, settings.steps)
             say(f"step {step:,} of {settings.steps:,}: score {score:.4f} (sinusoid {sinusoid:.4f})")
-        result = _result(settings, assigned(sac, settings.shape), {"random": random, "sinusoid": sinusoid})
+        result = _result(settings, deterministic_action(sac, settings.shape), {"random": random, "sinusoid": sinusoid})
         table.write(out, result)
         folder.remove()
     return result
 
 
-def assigned(sac: "SAC", shape: tuple[int, int]) -> Float[np.ndarray, "n d"]:
+def deterministic_action(sac: "SAC", shape: tuple[int, int]) -> Float[np.ndarray, "n d"]:
     """The policy's deterministic action in the state of zeros."""
     action, _ = sac.predict(np.zeros(shape[0] * shape[1], dtype=np.float32), deterministic=True)
     return action.reshape(shape).astype(np.float64)
@@ -131,7 +132,7 @@ def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
     from stable_baselines3 import SAC
 
     steps: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_rate": LEARNING_RATE}
-    sizes: dict[str, Any] = {"buffer_size": REPLAY, "learning_starts": RANDOM_STEPS, "batch_size": BATCH_SIZE}
+    sizes: dict[str, Any] = {"buffer_size": REPLAY_SIZE, "learning_starts": RANDOM_STEPS, "batch_size": BATCH_SIZE}
     entropy = {"ent_coef": f"auto_{ENTROPY_WEIGHT}", "target_entropy": TARGET_ENTROPY * math.prod(settings.shape)}
     options = {**steps, **sizes, **entropy, "policy_kwargs": {"net_arch": {"pi": ACTOR, "qf": CRITIC}}}
     return SAC("MlpPolicy", environments, seed=settings.seed, device="cpu", **options)
@@ -160,7 +161,7 @@ def _advance(sac: "SAC", settings: Settings) -> None:
     assert environments is not None, "made with its environments"
     sac.set_env(environments)  # begins new episodes, with the seeds just set
     sac.set_logger(Logger(folder=None, output_formats=[]))  # its own makes an empty folder among temporary files
-    sac.learn(min(CHUNK, settings.steps - begin), reset_num_timesteps=False)
+    sac.learn(min(CHECKPOINT_STEPS, settings.steps - begin), reset_num_timesteps=False)
 
 
 def _finished(settings: Settings, out: Path) -> PositionTable | None:
@@ -171,7 +172,7 @@ def _finished(settings: Settings, out: Path) -> PositionTable | None:
         found = table.read(out)
     except DataError as error:
         raise ConfigError(f"{out} exists already and is not a position table: name another file with --out") from error
-    if found.provenance.get("settings") != settings.as_json():
+    if found.provenance.get("settings") != settings.to_json():
         raise ConfigError(
             f"{out} exists already and was learned with other settings: remove it, or name another file with --out"
         )
@@ -189,7 +190,7 @@ def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[s
     provenance = {
         "command": f"repose positions learn {arguments}",
         "source": "arXiv 2310.10930, section 3.3; Soft Actor-Critic (Haarnoja et al., 2018)",
-        "settings": settings.as_json(),
+        "settings": settings.to_json(),
         "versions": {package: importlib.metadata.version(package) for package in packages},
         "scores": scores,
     }

@@ -62,7 +62,7 @@ def sound(table: Float[np.ndarray, "... n d"]) -> Any:
 
 
 REWARDS: Mapping[str, Reward] = {"sound": sound, "literal": literal}
-"""By the name that the command line and the table's file use."""
+"""The rewards by the names that the command line and the table's file use."""
 
 
 def random_rewards(shape: tuple[int, int], reward: str) -> tuple[float, float]:

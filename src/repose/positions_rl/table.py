@@ -26,7 +26,7 @@ class PositionTable:
     reward: str
     """Name of the reward that it was learned for, see `rewards.REWARDS`."""
     score: float
-    """That reward, of these values."""
+    """The reward of these values."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """Settings, seed, steps, versions, and the scores of what it is measured against."""
 
@@ -39,7 +39,7 @@ class PositionTable:
 
 
 def rounded(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """As a file keeps them: six decimals."""
+    """The values with the six decimals that a file keeps."""
     return np.asarray(values, dtype=np.float64).round(DECIMALS) + 0.0
 
 

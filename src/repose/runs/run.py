@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 
 from repose._version import __version__
 from repose.config.experiment import Experiment, TokenizerConfig
-from repose.config.run_id import MEASURING, differing, run_id, setting
+from repose.config.run_id import MEASURING, differing_settings, run_id, setting
 from repose.data.language import UNKNOWN
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
@@ -28,6 +28,7 @@ from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
+from repose.system.terminal import Say
 from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus
 from repose.tasks.corpus_files import is_pretokenized, languages_of, with_languages
@@ -65,7 +66,7 @@ def run(
     until_epoch: int | None = None,
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> RunResult:
     """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
 
@@ -138,9 +139,7 @@ def _check_files(run: RunFolder) -> None:
         _is_done(run)
 
 
-def _begun(
-    experiment: Experiment, folder: Path, say: Callable[[str], None]
-) -> tuple[CorpusData, PositionTable | None, str]:
+def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, PositionTable | None, str]:
     """What is trained on, in a directory that is now this run's: its data, its position table, and its id."""
     data = prepare_corpus(experiment, workers=available_cores(), say=say)
     get_task(experiment.training.task).check_sets(experiment, data)
@@ -326,7 +325,8 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
     by_content += ["training.init_from", "training.position_table"]
     both = theirs.experiment, experiment
     names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
-    found = {name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing(*both))}
+    names += differing_settings(*both)
+    found = {name: [_written(name, setting(one, name)) for one in both] for name in names}
     return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
 
 
@@ -386,9 +386,7 @@ def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> Tr
     )
 
 
-def _evaluated(
-    experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Callable[[str], None]
-) -> dict[str, Any]:
+def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> dict[str, Any]:
     """Scores of the finished model; computed where they, or the translations that belong to them, are missing."""
     run, split = RunFolder(folder), data.measured
     model_dir.check(run.model)

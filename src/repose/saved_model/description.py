@@ -16,23 +16,24 @@ _MAX_BYTES = 1 << 26
 
 
 def description_file(target: str) -> str:
-    """Its name."""
+    """The name of the description of an export to `target`."""
     return f"repose-{target}.json"
 
 
-def sizes_of(out: Path) -> dict[str, int]:
+def file_sizes(out: Path) -> dict[str, int]:
     """Bytes of each file of a folder, by its path within."""
     files = (path for path in sorted(out.rglob("*")) if path.is_file())
     return {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
 
 
 def write_description(out: Path, target: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Write it, the last file of an export: what the model is, `fields`, and SHA-256 of the other files but the card.
+    """Write the description, the last file of an export: what the model is, `fields`, and the SHA-256 of the other
+    files but the card.
 
     `config`: the config.json that was read with the model; the directory may hold another model by now.
     """
     no_digest = (description_file(target), directory.CARD)  # a card is written later, and people add to it
-    files = {name: _sha256(out / name) for name in sizes_of(out) if name not in no_digest}
+    files = {name: _sha256(out / name) for name in file_sizes(out) if name not in no_digest}
     content = {
         "format_version": FORMAT_VERSION,
         "target": target,
@@ -48,7 +49,7 @@ def write_description(out: Path, target: str, config: Mapping[str, Any], fields:
 
 
 def add_to_description(out: Path, target: str, **fields: Any) -> None:
-    """Fields that are known once it is written."""
+    """Add fields that are known only once the description is written."""
     _write(out, target, read_description(out, target, check_files=False) | fields)
 
 
@@ -60,8 +61,10 @@ def _write(out: Path, target: str, content: Mapping[str, Any]) -> None:
 def read_description(
     folder: Path, target: str, *, check_files: bool = True, may_lack: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Its content, the files' digests checked. Raises CheckpointError where it is missing or damaged, or a file is,
-    which may be missing where it is one of `may_lack`."""
+    """The content of the description, the files' digests checked.
+
+    Raises CheckpointError where it is missing or damaged, or one of the files is; those of `may_lack` may be missing.
+    """
     path = folder / description_file(target)
     try:
         if path.stat().st_size > _MAX_BYTES:

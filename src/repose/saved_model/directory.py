@@ -66,7 +66,7 @@ class ModelKind(Generic[M]):
     task: str
     """Name of the task."""
     tokenizers: Mapping[str, str]
-    """Its tokenizer files. Of each, the field of config.json, and attribute of the model, with its number of tokens."""
+    """The tokenizer files, each with the name that its number of tokens has in config.json and in the model."""
     build: Callable[[Architecture, Mapping[str, Any]], M]
     """The model of an architecture and a config.json, with any weights. Raises ConfigError where a field is missing."""
 
@@ -76,7 +76,7 @@ class SavedModel(NamedTuple, Generic[M]):
 
     model: M
     tokenizers: tuple["Tokenizer", ...]
-    """In the order of `ModelKind.tokenizers`."""
+    """The tokenizers in the order of `ModelKind.tokenizers`."""
     config: dict[str, Any]
     """config.json as it is in the folder."""
 
@@ -213,8 +213,8 @@ def locate(folder: Path) -> Path:
 
 def _models_in(folder: Path) -> list[str]:
     """Runs and model directories right under a folder, a few of them."""
-    found = (path for path in sorted(folder.glob("*")) if path.is_dir())  # none while a writer moves the folder
-    models = [str(path) for path in found if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
+    folders = (path for path in sorted(folder.glob("*")) if path.is_dir())  # none while a writer moves the folder
+    models = [str(path) for path in folders if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
     return models if len(models) <= _MOST_NAMED else [*models[:_MOST_NAMED], "…"]
 
 
@@ -290,14 +290,15 @@ def read_tokenizers(
 
 
 def source_tokenizer(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> "Tokenizer":
-    """The one that reads sources, with the `src_normalization` of config.json, if that has one. Raises
+    """The tokenizer that reads sources, with the `src_normalization` of config.json, if that has one. Raises
     CheckpointError."""
     normalization = source_normalization(config)
     return tokenizer if normalization is None else tokenizer.normalizing(normalization)
 
 
 def source_normalization(config: Mapping[str, Any]) -> "Normalization | None":
-    """What config.json says of it; None where it says nothing, as in models of before. Raises CheckpointError."""
+    """The normalization of sources that config.json names; None in those of earlier versions, which name none. Raises
+    CheckpointError."""
     from repose.data.normalization import Normalization
 
     if (content := config.get("src_normalization")) is None:

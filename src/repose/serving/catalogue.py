@@ -182,12 +182,8 @@ def _read_files(path: Path) -> _Files:
     place = hub.local_folder(path)
     if graphs.is_graph_folder(place):
         found = graphs.read(place)
-        config, digests = found.description.get("config"), found.description.get("sha256")
-        if not (
-            isinstance(config, dict) and isinstance(digests, dict) and isinstance(config.get("decoding", {}), dict)
-        ):
-            raise CheckpointError(f"{path} has no usable section config: export the model again")
-        src, tgt = directory.read_tokenizers(place, digests, MODEL_KIND, config)
+        config = graphs.config_of(found, path)
+        src, tgt = directory.read_tokenizers(place, found.description["sha256"], MODEL_KIND, config)
         return _Files(place, found.facts.max_length, (src, tgt), config, found)
     (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
     return _Files(place, directory.architecture_in(config, place).max_length, (src, tgt), config)

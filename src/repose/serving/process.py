@@ -13,13 +13,13 @@ from typing import Any, BinaryIO
 from repose.documents.alignment import Spans, for_placement, token_spans
 from repose.serving.catalogue import stamp_of
 from repose.serving.messages import DIGITS, LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
-from repose.system.helper import pipes, worker_error
+from repose.system.helper import open_pipes, worker_error
 from repose.system.token_ids import START
 
 
 def main() -> None:
     """The main function: models first, then batches. Ends with its parent."""
-    source, sink = pipes()
+    source, sink = open_pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         translators: list[Any] = []
         while True:

@@ -30,6 +30,7 @@ from repose.serving.settings import ServeSettings
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import writing
+from repose.system.terminal import Say
 
 LOADER = "repose.decoding.translator:load"
 _GRACE_SECONDS = 0.2
@@ -38,7 +39,7 @@ _KEEP_ALIVE_SECONDS = 65
 """For connections without requests: longer than what proxies keep theirs for."""
 
 
-def serve(settings: ServeSettings, say: Callable[[str], None], log: Log, loader: str = LOADER) -> None:
+def serve(settings: ServeSettings, say: Say, log: Log, loader: str = LOADER) -> None:
     """Serve until a signal ends it; `say` is told the address once it is ready.
 
     Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError where no
@@ -111,7 +112,7 @@ class Server:
         settings: ServeSettings,
         catalogue: Catalogue,
         listener: socket.socket,
-        say: Callable[[str], None],
+        say: Say,
         log: Log,
         loader: str,
     ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from repose.system.errors import ConfigError
 
-KNOCK = 10.0
+CONNECT_SECONDS = 10.0
 """Seconds in which the head must take a connection."""
 
 
@@ -26,13 +26,14 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def connected(ray: Any, address: str | None) -> Iterator[None]:
-    """This process as a driver of the cluster. Raises ConfigError where there is none, or one that does not match."""
+    """Within, this process is a driver of the cluster. Raises ConfigError where none is found, or one that does not
+    match."""
     if ray.is_initialized():
         yield
         return
     before, address = signal.getsignal(signal.SIGTERM), address or os.environ.get("RAY_ADDRESS")
     try:
-        _knock(address)
+        _check_listening(address)
         ray.init(address=address or "auto", log_to_driver=False, logging_level="ERROR")
     except OSError as error:
         where = f"at {address}" if address else "here"
@@ -50,8 +51,8 @@ def connected(ray: Any, address: str | None) -> Iterator[None]:
         ray.shutdown()
 
 
-def _knock(address: str | None) -> None:
+def _check_listening(address: str | None) -> None:
     """Raises OSError where nobody listens at "HOST:PORT": Ray would try for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isascii() and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=KNOCK).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()

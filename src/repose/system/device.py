@@ -25,7 +25,7 @@ _dtypes: list["torch.dtype"] = []
 
 
 def device_name(device: object) -> str:
-    """Of a device by its name or as torch's object; "cpu" for the one CPU that there is. Raises ConfigError for
+    """The name of a device that is given by its name or as torch's object; the one CPU is "cpu". Raises ConfigError for
     anything else."""
     torch = sys.modules.get("torch")  # whoever has such an object has loaded it
     if torch is not None and isinstance(device, torch.device):

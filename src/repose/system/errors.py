@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class ReposeError(ValueError):
@@ -52,17 +53,24 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
 
 
-def told(error: BaseException) -> tuple[str, int] | None:
-    """The sentence about an error that a user can mend, and the exit code; None where the fault is ours."""
+class UserMessage(NamedTuple):
+    """What a user is told of an error."""
+
+    sentence: str
+    exit_code: int
+
+
+def user_message(error: BaseException) -> UserMessage | None:
+    """What a user is told of an error that users can mend; None where the fault is ours."""
     if isinstance(error, ReposeError):
-        return str(error), 2 if isinstance(error, ConfigError) else 1
+        return UserMessage(str(error), 2 if isinstance(error, ConfigError) else 1)
     if is_out_of_memory(error):
-        return OUT_OF_MEMORY, 1
+        return UserMessage(OUT_OF_MEMORY, 1)
     if isinstance(error, ModuleNotFoundError) and (extra := EXTRA_OF.get((error.name or "").partition(".")[0])):
-        return f"this needs {error.name}: pip install 'repose-nmt[{extra}]'", 2
+        return UserMessage(f"this needs {error.name}: pip install 'repose-nmt[{extra}]'", 2)
     if isinstance(error, OSError):  # without its number, and with its file if it has one
         what = error.strerror or str(error)
-        return what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1
+        return UserMessage(what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1)
     return None
 
 

@@ -85,7 +85,7 @@ def write_new_json(path: Path, content: object) -> bool:
 
 
 def json_bytes(text: str) -> bytes:
-    """JSON as UTF-8. Bytes of file names that are none are surrogates in Python, which JSON writes as escapes."""
+    """JSON as UTF-8. Bytes of file names that are not UTF-8 are surrogates in Python, which JSON writes as escapes."""
     return text.encode(errors="backslashreplace")
 
 
@@ -147,7 +147,7 @@ def remove_half_written(folder: Path, name: str | None = None) -> None:
 
 
 def previous(folder: Path) -> Path:
-    """Where the old folder is while the new one takes its name."""
+    """The place of the old folder while the new one takes its name."""
     folder = folder if folder.name else folder.absolute()  # "." has none
     return folder.with_name(f".{folder.name}.old")
 
@@ -201,7 +201,7 @@ def _swap(temporary: Path, folder: Path) -> None:
 
 
 def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
-    """Move what is none of our files from the old folder, if there is one, to the new."""
+    """Move other files than ours from the old folder, if there is one, to the new."""
     if ours is not None and old.exists():
         for entry in list(old.iterdir()):
             if entry.name not in ours and not (folder / entry.name).exists():

@@ -14,19 +14,19 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from repose.system.errors import ReposeError, told
+from repose.system.errors import ReposeError, user_message
 from repose.system.signals import ignore_in_helper_process, killed_by
 
 
 def helper_command(module: str) -> list[str]:
-    """What starts a helper that runs `main` of this module, with this process's path of imports."""
+    """The command line of a helper that runs `main` of this module, with this process's path of imports."""
     code = f"import sys; sys.path[:] = sys.argv[2:]; from {module} import main; main()"
     return [sys.executable, "-c", code, str(os.getpid()), *sys.path]
 
 
-def started(module: str, **variables: str) -> "subprocess.Popen[bytes]":
-    """Such a helper, with pipes, and these variables in its environment. Raises OSError where the system starts no more
-    processes."""
+def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
+    """Start a helper with pipes to it and these variables in its environment. Raises OSError where the system starts no
+    more processes."""
     return subprocess.Popen(
         helper_command(module),
         stdin=subprocess.PIPE,
@@ -37,7 +37,7 @@ def started(module: str, **variables: str) -> "subprocess.Popen[bytes]":
 
 
 def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
-    """This process's ends of them, whatever could not be written any more."""
+    """Close this process's ends of a helper's pipes, even where something could not be written any more."""
     for pipe in (helper.stdin, helper.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -45,17 +45,17 @@ def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """What a sentence says of a process with this exit code."""
+    """How a process with this exit code ended, as the end of a sentence about it."""
     return f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
-def pipes() -> tuple[BinaryIO, BinaryIO]:
-    """Within a helper, first of all: where messages come from, and where answers go.
+def open_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """A helper calls this first of all: the stream that messages come from, and the one that answers go to.
 
     Whatever a library prints goes to stderr from now on, signals are the parent's, and the helper ends with it.
     """
     ignore_in_helper_process()
-    end_with(int(sys.argv[1]))
+    end_with_parent(int(sys.argv[1]))
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     with contextlib.suppress(OSError):  # there may be no stderr
         os.dup2(2, 1)
@@ -66,8 +66,8 @@ def worker_error(error: Exception) -> ReposeError:
     """What a helper that translates answers where it met an error: one sentence, and of a `ReposeError` itself."""
     if isinstance(error, ReposeError):
         return error
-    if (sentence := told(error)) is not None:
-        return ReposeError(sentence[0])
+    if (message := user_message(error)) is not None:
+        return ReposeError(message.sentence)
     first = (str(error).strip() or "no reason given").splitlines()[0]
     return ReposeError(f"a translation worker failed: {type(error).__name__}: {first}")
 
@@ -75,7 +75,7 @@ def worker_error(error: Exception) -> ReposeError:
 _TRIES = 5
 
 
-def end_with(parent: int, *, remove: Path | None = None) -> None:
+def end_with_parent(parent: int, *, remove: Path | None = None) -> None:
     """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers. It then
     removes a folder of temporary files, where it has one.
 

@@ -7,16 +7,16 @@ from repose.system.errors import ConfigError
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number by its type."""
+    """Whether a value is a whole number by its type."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_real(value: Any) -> bool:
-    """Whether it is a number that `float` takes; it may be nan."""
+    """Whether a value is a number that `float` takes; it may be nan."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_seed(seed: Any) -> None:
-    """Raises ConfigError for what is no seed of torch's generators."""
+    """Raises ConfigError unless torch's generators take it as a seed."""
     if not is_whole(seed) or not 0 <= seed < 2**64:
         raise ConfigError(f"seed = {seed!r}: give a whole number from 0 to 2^64 - 1")

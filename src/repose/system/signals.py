@@ -34,7 +34,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def ending() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Within, the first of these signals but Ctrl-C, which Python knows, raises Interrupted; a further one ends the
     process at once, as without this."""
 
@@ -73,7 +73,7 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -
             signal.signal(number, handler)
     try:
         if before and hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # in a process begun in `held_back`
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # in a process begun in `holding_back_signals`
         yield
     finally:
         for number, old in before.items():
@@ -81,7 +81,7 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def holding_back_signals() -> Iterator[None]:
     """Processes started within get these signals when they enter `handled_by`: none dies of one while it imports."""
     before = None
     if hasattr(signal, "pthread_sigmask"):
@@ -126,5 +126,5 @@ def ignore_in_helper_process() -> None:
 
 
 def killed_by(number: int) -> str:
-    """How a process ended that this signal ended: what kills it for its memory sends SIGKILL."""
+    """How a process ended that this signal ended. A system that runs out of memory sends SIGKILL."""
     return f"killed by signal {number}" + " (out of memory?)" * (number == getattr(signal, "SIGKILL", 9))

@@ -22,7 +22,7 @@ from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_
 
 from repose.system.device import available_cores, check_workers, find_device, num_threads
 from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
-from repose.system.signals import held_back, killed_by
+from repose.system.signals import holding_back_signals, killed_by
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
@@ -188,7 +188,7 @@ def started(
     has_another_group = dist.is_initialized()  # the caller's, with which none can be joined
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
-    with held_back(), _without_script(place):
+    with holding_back_signals(), _without_script(place):
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):

@@ -1,19 +1,24 @@
-"""The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `fetch`, `demo`."""
+"""The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `demo`."""
 
-import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
-from typer.core import TyperCommand
+from typer import Option
 
-from repose.cli.options import TrainingDevice, change
-from repose.data.readers import holds_pairs, may_follow
+from repose.cli.corpus_options import (
+    Config,
+    Files,
+    Overrides,
+    PresetName,
+    Synthetic,
+    Test,
+    Valid,
+    given_settings,
+)
+from repose.cli.options import TrainingDevice
 from repose.system.errors import ConfigError
 from repose.system.files import write_file
 from repose.system.signals import Interrupted, interruptible
@@ -23,68 +28,8 @@ if TYPE_CHECKING:
     from repose.config.experiment import Experiment
     from repose.runs.run import RunResult
 
-Files = Annotated[
-    list[Path] | None,
-    Argument(
-        help="Two aligned text files (source and target); one TSV or CSV file; JSONL, Parquet or TMX files; or an "
-        "experiment's TOML file."
-    ),
-]
-Config = Annotated[
-    str | None, Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
-]
-PresetName = Annotated[
-    str | None, Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
-]
-Overrides = Annotated[list[str] | None, change("one setting")]
-Valid = Annotated[
-    list[Path] | None,
-    Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
-]
-Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
-Synthetic = Annotated[
-    tuple[Path, Path] | None,
-    Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
-]
 Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
 Minutes = Annotated[float | None, Option(help="Minutes of training, at most. They cannot be changed later.")]
-
-
-_EQUALS = ("--valid=", "--test=")
-
-
-class WithFiles(TyperCommand):
-    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
-    `--synthetic` takes two, without which an error says so."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
-        written: list[str] = []
-        given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
-        bound = [arg.split("=", 1)[1] for arg in args if arg.startswith(_EQUALS)]
-        while given:
-            written.append(arg := given.pop(0))
-            if arg == "--synthetic" and (len(given) < 2 or any(part.startswith("-") for part in given[:2])):
-                raise ConfigError("--synthetic needs two aligned text files after it: sources and targets")
-            if arg in ("--valid", "--test") and given:
-                written.append(first := given.pop(0))
-                if first.startswith("-"):
-                    raise ConfigError(f"{arg} needs two aligned text files after it, or a file of pairs, such as TSV")
-                if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
-                    written += [arg, given.pop(0)]
-                if given and may_follow(Path(first), Path(given[0])) and first not in bound:
-                    raise ConfigError(
-                        f"does {given[0]} belong to {arg}? Write {arg}={first} where it does not, and "
-                        f"{arg}={first} {arg}={given[0]} where it does"
-                    )
-        return super().parse_args(ctx, written)
-
-
-def given_settings(**given: Any) -> list[str]:
-    """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
-    named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
-    shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
-    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
 
 
 def train(
@@ -148,6 +93,15 @@ def train(
         run_table(out, result)
         for sentence in last_words(out, result.outcome.metrics):
             say(sentence)
+
+
+def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
+    """Raise ConfigError for a setting that has an option of its own and is in --set, too."""
+    set_there = {text.partition("=")[0].strip() for text in overrides}
+    for name in (text.partition("=")[0] for text in plain):
+        if name in set_there:
+            option = "--minutes" if name == "training.max_hours" else f"--{name.partition('.')[2]}"
+            raise ConfigError(f"{option} and --set {name} say the same setting: give one of them")
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
@@ -224,52 +178,6 @@ def prepare(
     loaded = loaded_experiment(files, config, preset, overrides)
     workers = available_cores() if workers is None else workers
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
-
-
-def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
-    """Raise ConfigError for a setting that has an option of its own and is in --set, too."""
-    set_there = {text.partition("=")[0].strip() for text in overrides}
-    for name in (text.partition("=")[0] for text in plain):
-        if name in set_there:
-            option = "--minutes" if name == "training.max_hours" else f"--{name.partition('.')[2]}"
-            raise ConfigError(f"{option} and --set {name} say the same setting: give one of them")
-
-
-def fetch(
-    name: Annotated[str | None, Argument(help="Corpus to fetch. Without it, all corpora are listed.")] = None,
-    source: Annotated[Path | None, Option("--from", help="Use this archive or folder instead of downloading.")] = None,
-) -> None:
-    """Download a published corpus into the cache (REPOSE_HOME) and verify it."""
-    from repose.data import corpora
-
-    if name is None and source is not None:
-        raise ConfigError(f"--from {source} needs the name of a corpus: repose fetch NAME --from {source}")
-    if name is None:
-        for known in corpora.names():
-            info = corpora.describe(known)
-            print(f"{known}\t{', '.join('-'.join(pair) for pair in info.pairs)}\t{info.licence}")
-        return
-    with _download_progress() as progress:
-        folder = corpora.fetch_corpus(corpora.describe(name), source=source, progress=progress)
-    print(folder)
-
-
-@contextmanager
-def _download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A live line per download, on stderr."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True, emoji=False)) as progress:
-        tasks: dict[str, Any] = {}
-
-        def update(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)
-
-        yield update
 
 
 def demo(

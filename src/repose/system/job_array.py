@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 def every_nth(items: Sequence[T], shard: str | None) -> Sequence[T]:
-    """Of "I/N" every N-th of them, from the I-th (counted from 0); of None all. Raises ConfigError for another form."""
+    """The items of shard "I/N": every N-th, from the I-th (counted from 0). None stands for all. Raises ConfigError for
+    another form."""
     if shard is None:
         return items
     index, slash, number = shard.partition("/")

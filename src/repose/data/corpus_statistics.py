@@ -50,13 +50,13 @@ class Tally:
     """What was seen there."""
 
     def add(self, row: int, detail: str = "") -> None:
-        """Once more."""
+        """Counts one more; the first is remembered with its row."""
         if not self.count:
             self.row, self.detail = row, detail
         self.count += 1
 
 
-class ObservedSide:
+class SideStatistics:
     """The sentences of one side, as numbers; rows that are no pair have a place, too, of zeros."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class ObservedSide:
         return self.quoted.count > 0 and (self._otherwise_quoted <= some or self._doubled >= some)
 
     def skip(self) -> None:
-        """Take in a row that is no pair."""
+        """Take in a row that holds no pair."""
         self._append(0, 0, 0, NO_SCRIPT)
 
     def _append(self, key: int, length: int, numbers: int, script: int) -> None:
@@ -141,18 +141,18 @@ class ObservedSide:
         return np.frombuffer(self._scripts, np.int16)
 
 
-class Observed:
+class CorpusStatistics:
     """What is kept of one set."""
 
     def __init__(self) -> None:
         self.pairs = 0
         self.rows = 0
-        """Pairs, and rows that are none."""
+        """Pairs, and rows that hold none."""
         self.tallies: dict[tuple[Kind, str, str], Tally] = {}
         """By kind, side, and the reason of rows that are no pair."""
         self.first: tuple[str, str] | None = None
         """The pair of the first row."""
-        self.sides = {side: ObservedSide() for side in SIDES}
+        self.sides = {side: SideStatistics() for side in SIDES}
 
     def add(self, row: Row) -> None:
         """Take in a pair, or the reason why there is none."""
@@ -214,7 +214,7 @@ _SCRIPTS: list[str] = []
 
 
 def script_name(number: int) -> str:
-    """As `repose.data.scripts` has it."""
+    """The name of a script by the number that `SideStatistics.scripts` has for it."""
     return _SCRIPTS[number]
 
 

@@ -45,13 +45,13 @@ def backtranslate(
 
             draw = None if sampling is None else Sampling(sampling, seed)
             with load(model, device, workers, precision, engine) as translator:
-                found = back_translate(translator, text, out, sampling=draw, beam_size=beam_size, to=to)
+                written = back_translate(translator, text, out, sampling=draw, beam_size=beam_size, to=to)
     except Interrupted as signal:
         say(f"stopped ({signal.name}): nothing was written")
         raise typer.Exit(3) from None
-    if found.warning is not None:
-        say(found.warning.sentence)
-    say(f"{counted(found.pairs, 'pair')} of {counted(found.lines, 'line')}")
-    for reason, number in found.dropped.items():
+    if written.warning is not None:
+        say(written.warning.sentence)
+    say(f"{counted(written.pairs, 'pair')} of {counted(written.lines, 'line')}")
+    for reason, number in written.dropped.items():
         say(f"{number:,} left out ({reason})")
     print(f"{out}.src {out}.tgt")

@@ -1,0 +1,142 @@
+"""The verbs about the architectures of papers, and of models: `repose presets`, `describe`, `audit`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from repose.cli.options import change
+from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import make_table, show
+
+if TYPE_CHECKING:
+    from repose.model.architecture import Architecture
+
+
+def presets(
+    every: Annotated[bool, Option("--all", help="Show how each differs from Vaswani et al., and its source.")] = False,
+) -> None:
+    """List the published architectures: what each is for, and its size."""
+    from rich.text import Text
+
+    from repose.config.experiment import DEFAULT_PRESET, TokenizerConfig
+    from repose.model.describe import num_parameters
+    from repose.model.presets import PRESETS, difference
+
+    if not every:
+        size = TokenizerConfig().vocab_size
+        short = [
+            (name, f"{num_parameters(p.architecture, size) / 1e6:.1f} M", p.summary) for name, p in PRESETS.items()
+        ]
+        show(
+            make_table(("preset", "parameters", "what it is"), short, right=[1]),
+            f"parameters are at vocabularies of {size:,}; repose describe NAME counts them, --all says what differs",
+            f"to translate, begin with the default, {DEFAULT_PRESET}; the others are for comparing",
+        )
+        return
+    rows: list[tuple[str, Text, str] | None] = []
+    for name, p in PRESETS.items():
+        changed = ", ".join(f"{field} {value}" for field, (_, value) in difference(p.architecture).items())
+        rows += [(name, Text.assemble(p.summary, "\n", (changed or "nothing", "dim")), p.citation), None]
+    show(make_table(("preset", "differs from vaswani-base in", "source"), rows))
+
+
+def describe(
+    model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
+    overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
+    src_vocab: Annotated[
+        int | None, Option(min=1, help="Source vocabulary size (default: the model's, or the published one).")
+    ] = None,
+    tgt_vocab: Annotated[
+        int | None, Option(min=1, help="Target vocabulary size (default: the model's, or the published one).")
+    ] = None,
+    length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
+) -> None:
+    """Show how many parameters, operations and how much memory an architecture or a model takes."""
+    from repose.decoding.translator import LOOKS_AHEAD
+    from repose.model.describe import describe
+    from repose.model.presets import PRESETS, PUBLISHED_VOCABULARIES
+    from repose.saved_model.directory import read_sizes
+
+    if _is_model(model):
+        _refuse_settings(model, overrides)
+        architecture, sizes = read_sizes(Path(model))
+    elif model in PRESETS:
+        architecture, sizes = _with_settings(model, overrides or []), PUBLISHED_VOCABULARIES
+        if architecture.tie_embeddings == "all":  # one vocabulary: either option stands for both
+            sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
+    else:
+        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+    src_vocab, tgt_vocab = src_vocab or sizes[0], tgt_vocab or sizes[1]
+    d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
+    rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
+    rows += [None, ("total", f"{d.total:,}")]
+    known = None if _is_model(model) or overrides else PRESETS[model]
+    if known is not None and (published := known.published_parameters) is not None:
+        published_sizes = " and ".join(f"{size:,}" for size in PUBLISHED_VOCABULARIES)
+        rows.append((f"published (at vocabularies {published_sizes})", f"{published:,}"))
+    title = " ".join([model, *(overrides or [])]) if known is None else f"{model}: {known.summary}"
+    show(
+        make_table(
+            ("part", "parameters"),
+            rows,
+            right=[1],
+            title=title,
+        ),
+        f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
+        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
+        f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
+        f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
+        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, less activations",
+        *[f"warning             {LOOKS_AHEAD}"] * architecture.looks_ahead,
+    )
+
+
+def audit(
+    model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
+    overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
+    seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
+) -> None:
+    """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
+    from repose.decoding.translator import LOOKS_AHEAD, load
+    from repose.model.audit import audit as run_audit
+    from repose.model.presets import PRESETS
+
+    if model in PRESETS and not Path(model).exists():
+        from repose.saved_model.api import build
+
+        architecture = _with_settings(model, overrides or [])
+        tried = build(architecture, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
+    elif _is_model(model):
+        _refuse_settings(model, overrides)
+        tried = load(model, engine="torch").model
+    else:
+        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+    report = run_audit(tried, seed=seed)
+    rows = [(c.name, c.tried, f"{c.moved:.1e}", "passed" if c.passed else "FAILED") for c in report.checks]
+    show(make_table(("check", "tried", "moved by", ""), rows), *[LOOKS_AHEAD] * report.looks_ahead)
+    if not report.passed:
+        raise typer.Exit(1)
+
+
+def _is_model(name: str) -> bool:
+    """Whether a name that might be a preset's is a folder's, or that of a model on a hub."""
+    from repose.saved_model.hub import is_on_hub
+
+    return Path(name).exists() or is_on_hub(name)
+
+
+def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
+    """A preset's architecture with settings changed."""
+    from repose.config.file import load
+
+    if others := [text for text in overrides if not text.startswith("architecture.")]:
+        raise ConfigError(f"--set {others[0]} changes no architecture: give architecture.FIELD=VALUE")
+    # One vocabulary for both languages goes with every architecture.
+    return load(None, preset=preset, overrides=["tokenizer.sharing=shared", *overrides]).experiment.architecture
+
+
+def _refuse_settings(model: str, overrides: list[str] | None) -> None:
+    if overrides:
+        raise ConfigError(f"{model} is a trained model, whose architecture stays: leave --set {overrides[0]} out")

@@ -1,0 +1,73 @@
+"""What the verbs that read a corpus or an experiment file have in common: their options, and how they are parsed."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+from typer.core import TyperCommand
+
+from repose.cli.options import change
+from repose.data.readers import holds_pairs, may_follow
+from repose.system.errors import ConfigError
+
+Files = Annotated[
+    list[Path] | None,
+    Argument(
+        help="Two aligned text files (source and target); one TSV or CSV file; JSONL, Parquet or TMX files; or an "
+        "experiment's TOML file."
+    ),
+]
+Config = Annotated[
+    str | None, Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
+]
+PresetName = Annotated[
+    str | None, Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
+]
+Overrides = Annotated[list[str] | None, change("one setting")]
+Valid = Annotated[
+    list[Path] | None,
+    Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
+]
+Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
+Synthetic = Annotated[
+    tuple[Path, Path] | None,
+    Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
+]
+
+_EQUALS = ("--valid=", "--test=")
+
+
+class WithFiles(TyperCommand):
+    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
+    `--synthetic` takes two, without which an error says so."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
+        written: list[str] = []
+        given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
+        bound = [arg.split("=", 1)[1] for arg in args if arg.startswith(_EQUALS)]
+        while given:
+            written.append(arg := given.pop(0))
+            if arg == "--synthetic" and (len(given) < 2 or any(part.startswith("-") for part in given[:2])):
+                raise ConfigError("--synthetic needs two aligned text files after it: sources and targets")
+            if arg in ("--valid", "--test") and given:
+                written.append(first := given.pop(0))
+                if first.startswith("-"):
+                    raise ConfigError(f"{arg} needs two aligned text files after it, or a file of pairs, such as TSV")
+                if not holds_pairs(Path(first)) and given and not given[0].startswith("-"):
+                    written += [arg, given.pop(0)]
+                if given and may_follow(Path(first), Path(given[0])) and first not in bound:
+                    raise ConfigError(
+                        f"does {given[0]} belong to {arg}? Write {arg}={first} where it does not, and "
+                        f"{arg}={first} {arg}={given[0]} where it does"
+                    )
+        return super().parse_args(ctx, written)
+
+
+def given_settings(**given: Any) -> list[str]:
+    """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
+    named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
+    shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
+    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
