@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from repose.data.tokenizer import END, PAD, START
 from repose.decoding.best import best_token, best_tokens
 from repose.decoding.best_torch import in_order
-from repose.decoding.search import Found, Ints, beam_search, greedy, length_penalty
+from repose.decoding.search import Ints, TokenHypothesis, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError
 
 A, B = 4, 5
@@ -73,17 +73,19 @@ def random_table(seed: int, vocabulary: int, sharpness: float = 1.5, coarse: boo
     return table
 
 
-def run_beam(table: Table, limits: Sequence[int], *, first_sentence: int = 0, **options: float) -> list[list[Found]]:
+def run_beam(
+    table: Table, limits: Sequence[int], *, first_sentence: int = 0, **options: float
+) -> list[list[TokenHypothesis]]:
     script = Script(table, len(limits), first_sentence)
     return beam_search(script, script, limits, **options)  # type: ignore[arg-type]
 
 
-def run_greedy(table: Table, limits: Sequence[int]) -> list[Found]:
+def run_greedy(table: Table, limits: Sequence[int]) -> list[TokenHypothesis]:
     script = Script(table, len(limits))
     return greedy(script, script, limits)
 
 
-def forced_score(table: Table, sentence: int, hypothesis: Found) -> float:
+def forced_score(table: Table, sentence: int, hypothesis: TokenHypothesis) -> float:
     output = (*hypothesis.tokens, END) if hypothesis.finished else hypothesis.tokens
     return sum(table(sentence, output[:i])[token] for i, token in enumerate(output))
 
@@ -240,8 +242,8 @@ def test_dead_end_returns_what_was_written() -> None:
     (found,) = run_greedy(dead, [5])
     assert (found.tokens, found.finished, found.score) == (first.tokens, False, first.score)
     nothing = scripted({(): {}})
-    assert run_greedy(nothing, [5]) == [Found((), 0.0, False, 0.0)]
-    assert run_beam(nothing, [5, 5], beam_size=2) == [[Found((), 0.0, False, 0.0)]] * 2
+    assert run_greedy(nothing, [5]) == [TokenHypothesis((), 0.0, False, 0.0)]
+    assert run_beam(nothing, [5, 5], beam_size=2) == [[TokenHypothesis((), 0.0, False, 0.0)]] * 2
 
 
 def test_dead_ends_beside_other_sentences() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from repose.decoding import onnx_engine
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.search import Found, beam_search
+from repose.decoding.search import TokenHypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
 from repose.exporting.why_not import ctranslate2
@@ -64,7 +64,7 @@ def both(a: Architecture, folder: Path) -> tuple[TorchEngine, OnnxEngine]:
 
 def both_ways(
     graphs: OnnxEngine, source: list[int], limit: int, *, beam_size: int, num_hypotheses: int = 1
-) -> tuple[list[Found], list[Found]]:
+) -> tuple[list[TokenHypothesis], list[TokenHypothesis]]:
     """What a search finds for one sentence step by step, and in one call."""
     asked: dict[str, Any] = {"beam_size": beam_size, "alpha": 0.6, "num_hypotheses": num_hypotheses}
     at_once = graphs.search(source, limit, **asked)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from repose.data.tokenizer import END
-from repose.decoding.search import Found, length_penalty
+from repose.decoding.search import TokenHypothesis, length_penalty
 
 
 class Candidates(NamedTuple):
@@ -18,18 +18,18 @@ class Candidates(NamedTuple):
     tokens: list[int]
 
 
-def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> Found:
+def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> TokenHypothesis:
     """What `search.greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends
     where one is −inf."""
     possible = [*log_probs, -math.inf].index(-math.inf)
     finished = possible > 0 and tokens[possible - 1] == END
     written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
-    return Found(written, score, finished, score / length_penalty(possible, alpha))
+    return TokenHypothesis(written, score, finished, score / length_penalty(possible, alpha))
 
 
 def beam_hypotheses(
     steps: Sequence[Candidates], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
-) -> list[Found]:
+) -> list[TokenHypothesis]:
     """What `search.beam_search` makes of the candidates of its steps."""
     trail: list[list[tuple[int, int]]] = []  # of each row of a step: the row that it continues, its token
 
@@ -50,14 +50,16 @@ def beam_hypotheses(
                 normalised = score / penalty
                 best.append(normalised)
                 if normalised > enough:
-                    finished.append(Found(written(row), score, True, normalised))
+                    finished.append(TokenHypothesis(written(row), score, True, normalised))
         best = sorted(best, reverse=True)[:num_hypotheses]
         live = [x for x in candidates if x[2] != END][:beam_size]
         going = [x for x in live if x[0] / last_penalty > best[-1]] if length < limit else []
         if not going and not finished:  # cut, or at a dead end
-            finished = [Found((*written(row), token), score, False, score / penalty) for score, row, token in live]
+            finished = [
+                TokenHypothesis((*written(row), token), score, False, score / penalty) for score, row, token in live
+            ]
             shorter = length_penalty(length - 1, alpha)
-            finished = finished or [Found(written(k), s, False, s / shorter) for k, s in enumerate(before)]
+            finished = finished or [TokenHypothesis(written(k), s, False, s / shorter) for k, s in enumerate(before)]
         trail.append([(row, token) for _, row, token in going])
         before = [score for score, _, _ in going]
     return sorted(finished, key=lambda h: -h.normalised)[:num_hypotheses]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.tokenizer import PAD
-from repose.decoding.search import Found, Ints, State
+from repose.decoding.search import Ints, State, TokenHypothesis
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
 Precision: TypeAlias = Literal["fp32", "int8"]
@@ -62,7 +62,7 @@ class Engine(ABC):
         beam_size: int,  # noqa: ARG002
         alpha: float,  # noqa: ARG002
         num_hypotheses: int,  # noqa: ARG002
-    ) -> list[Found] | None:
+    ) -> list[TokenHypothesis] | None:
         """What `search.beam_search` finds for one sentence, computed in one go; None where this engine goes step by
         step."""
         return None

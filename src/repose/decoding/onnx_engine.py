@@ -17,7 +17,7 @@ from repose.data.tokenizer import START
 from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
-from repose.decoding.search import Found, Ints, length_penalty
+from repose.decoding.search import Ints, TokenHypothesis, length_penalty
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
@@ -143,7 +143,7 @@ class OnnxEngine(Engine):
 
     def search(
         self, source: Sequence[int], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
-    ) -> list[Found] | None:
+    ) -> list[TokenHypothesis] | None:
         """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
         is_greedy = beam_size == 1
         if is_greedy not in self._searches:

@@ -16,7 +16,7 @@ from repose.config.experiment import LENGTH_PENALTY
 from repose.data.batching import mix
 from repose.data.tokenizer import PAD, START
 from repose.decoding.best import refuse_nan
-from repose.decoding.search import Floats, Found, Ints, S, Step, token_by_token
+from repose.decoding.search import Floats, Ints, S, Step, TokenHypothesis, token_by_token
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole
 
@@ -54,7 +54,7 @@ def sample(
     numbers: Sequence[int],
     alpha: float = LENGTH_PENALTY,
     no_repeat: int = 0,
-) -> list[Found]:
+) -> list[TokenHypothesis]:
     """One drawn hypothesis per sentence; its score is the model's own. `numbers`: that of each sentence among all.
 
     The rest as for `repose.decoding.search.greedy`.

@@ -57,8 +57,8 @@ to, or a tensor of torch on any device."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A hypothesis of a search: ids, without START and END. `Translator` makes text of it."""
+class TokenHypothesis:
+    """A hypothesis before it is text: its ids, without START and END. `Translator` makes a `Hypothesis` of it."""
 
     tokens: tuple[int, ...]
     score: float
@@ -76,7 +76,7 @@ def length_penalty(length: int, alpha: float) -> float:
 
 def greedy(
     step: Step[S], state: S, max_lengths: Sequence[int], *, alpha: float = LENGTH_PENALTY, no_repeat: int = 0
-) -> list[Found]:
+) -> list[TokenHypothesis]:
     """The most probable token at each step until END; one hypothesis per sentence.
 
     `max_lengths`: the most new tokens of each sentence, END included. `state` has one row per sentence and is used up.
@@ -100,7 +100,7 @@ def token_by_token(
     *,
     alpha: float = LENGTH_PENALTY,
     no_repeat: int = 0,
-) -> list[Found]:
+) -> list[TokenHypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
     limits, alpha = _limits(max_lengths), checked_alpha(alpha)
     totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
@@ -130,7 +130,7 @@ def token_by_token(
             sentences, longest, scores = sentences[rows], longest[rows], scores[rows]
             tokens, said = tokens[rows], said[rows]
     return [
-        Found(tuple(y), score, end, score / length_penalty(len(y) + end, alpha))
+        TokenHypothesis(tuple(y), score, end, score / length_penalty(len(y) + end, alpha))
         for y, score, end in zip(written, totals.tolist(), finished.tolist(), strict=True)
     ]
 
@@ -144,7 +144,7 @@ def beam_search(
     alpha: float = LENGTH_PENALTY,
     num_hypotheses: int = 1,
     no_repeat: int = 0,
-) -> list[list[Found]]:
+) -> list[list[TokenHypothesis]]:
     """The `num_hypotheses` best of each sentence, best first: at least one, fewer where fewer were found.
 
     `max_lengths` and `state` as for `greedy`; rows are multiplied here, after the first step.
@@ -184,7 +184,7 @@ class _Beams:
         self.scores = np.zeros((len(limits), 1))  # (N, K)
         # (N, num_hypotheses) `normalised` of the best finished ones, descending
         self.best = np.full((len(limits), num_hypotheses), -math.inf)
-        self.finished: list[list[Found]] = [[] for _ in range(len(limits))]
+        self.finished: list[list[TokenHypothesis]] = [[] for _ in range(len(limits))]
         self.trail: list[tuple[list[int], list[int]]] = []  # per step: each row's previous row, its token
 
     def advance(self, values: Floats, tokens: Ints) -> tuple[Ints, Ints]:
@@ -209,7 +209,7 @@ class _Beams:
         self.last_penalty, self.best = self.last_penalty[searched], self.best[searched]
         return rows, tokens
 
-    def results(self) -> list[list[Found]]:
+    def results(self) -> list[list[TokenHypothesis]]:
         """The best hypotheses of every sentence; of equals, the one that was finished first comes first."""
         return [sorted(ended, key=lambda h: -h.normalised)[: self.num_hypotheses] for ended in self.finished]
 
@@ -232,7 +232,7 @@ class _Beams:
         normalised = sums / length_penalty(self.length, self.alpha)
         for n, place in np.argwhere(normalised > self.best[:, -1:]).tolist():
             written = self._written(int(rows[n, place]))
-            hypothesis = Found(written, float(sums[n, place]), True, float(normalised[n, place]))
+            hypothesis = TokenHypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
             self.finished[int(self.sentences[n])].append(hypothesis)
         self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.num_hypotheses]
 
@@ -243,13 +243,13 @@ class _Beams:
             for score, row, token in zip(live.tolist(), rows.tolist(), tokens.tolist(), strict=True):
                 if score > -math.inf:
                     normalised = score / length_penalty(self.length, self.alpha)
-                    ended.append(Found((*self._written(row), token), score, False, normalised))
+                    ended.append(TokenHypothesis((*self._written(row), token), score, False, normalised))
             return
         first_row = int((self.scores[:n] > -math.inf).sum())
         for k, score in enumerate(self.scores[n].tolist()):
             if score > -math.inf:
                 normalised = score / length_penalty(self.length - 1, self.alpha)
-                ended.append(Found(self._written(first_row + k), score, False, normalised))
+                ended.append(TokenHypothesis(self._written(first_row + k), score, False, normalised))
 
     def _written(self, row: int) -> tuple[int, ...]:
         """The tokens of a row of the last step, without START."""

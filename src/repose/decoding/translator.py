@@ -322,7 +322,7 @@ class Translator:
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
     def _translation(
-        self, source: list[int], results: list[search.Found], *, truncated: bool, attention: bool
+        self, source: list[int], results: list[search.TokenHypothesis], *, truncated: bool, attention: bool
     ) -> Translation:
         target = self.tgt_tokenizer
         hypotheses = tuple(

@@ -16,7 +16,7 @@ from repose.decoding.sampling import Sampling, sample
 from repose.system.errors import ReposeError
 from repose.system.helper import close_pipes, how_it_ended, pipes, started, worker_error
 
-Results: TypeAlias = list[list[search.Found]]
+Results: TypeAlias = list[list[search.TokenHypothesis]]
 """The hypotheses of each sentence of a batch, best first."""
 
 _READY = b"a worker of repose\n"
