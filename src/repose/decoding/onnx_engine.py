@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.tokenizer import START
-from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
+from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.search import Ints, TokenHypothesis, length_penalty
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description

@@ -1,4 +1,8 @@
-"""Hypotheses of what a search of one sentence chose in one go, in a graph: those that `search` would have found."""
+"""The hypotheses of one sentence from a graph that holds the whole search (`repose.graphs.searches`).
+
+Such a graph gives what was chosen at every step. From that, these functions make the hypotheses that `search` would
+have found step by step.
+"""
 
 import math
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from repose.data.tokenizer import END, PAD, START
-from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
+from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.search import Ints, beam_search, greedy, length_penalty
 
 INF = math.inf
