@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from repose.data.tokenizer import END, PAD, START
-from repose.decoding.best import best_token, best_tokens
-from repose.decoding.best_torch import in_order
+from repose.decoding.best import best_token, best_tokens, in_order_on_device
 from repose.decoding.search import Ints, TokenHypothesis, beam_search, greedy, length_penalty
 from repose.system.errors import ConfigError, ReposeError
 
@@ -360,7 +359,7 @@ def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, ki
         ranked = np.argsort(-allowed, axis=1, kind="stable")[:, :width]
         wanted = np.take_along_axis(allowed, ranked, 1)
         if kind == "on a device":
-            values, tokens = in_order(drawn, width)
+            values, tokens = in_order_on_device(drawn, width)
             possible = wanted > -INF
             assert (values == wanted).all()
             assert (tokens[possible] == ranked[possible]).all()
