@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from repose.bulk.plan import UsedModel
+from repose.decoding.load import load
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import Translator, load
+from repose.decoding.translator import Translator
 from repose.graphs.folder import is_graph_folder
 from repose.saved_model import hub
 from repose.system.errors import CheckpointError

@@ -67,8 +67,8 @@ def translate(
     """
     from repose.data.lines import check_file, opened, unpackable
     from repose.data.readers import holds_pairs
+    from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
-    from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
@@ -154,8 +154,8 @@ def score(
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
     from repose.data.input_warning import warnings_for_pairs
     from repose.data.readers import PairReader
+    from repose.decoding.load import load
     from repose.decoding.stream import StreamCounts, score_lines
-    from repose.decoding.translator import load
     from repose.system.device import one_thread
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])
@@ -259,7 +259,8 @@ def audit(
     seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
-    from repose.decoding.translator import LOOKS_AHEAD, load
+    from repose.decoding.load import load
+    from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.audit import audit as run_audit
     from repose.model.presets import PRESETS
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.tokenizer import PAD
+from repose.decoding.options import SearchOptions
 from repose.decoding.search import Ints, State, TokenHypothesis
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
@@ -58,10 +59,7 @@ class Engine(ABC):
         self,
         source: Sequence[int],  # noqa: ARG002
         limit: int,  # noqa: ARG002
-        *,
-        beam_size: int,  # noqa: ARG002
-        alpha: float,  # noqa: ARG002
-        num_hypotheses: int,  # noqa: ARG002
+        options: SearchOptions,  # noqa: ARG002
     ) -> list[TokenHypothesis] | None:
         """What `search.beam_search` finds for one sentence, computed in one go; None where this engine goes step by
         step."""

@@ -17,7 +17,8 @@ from repose.data.tokenizer import START
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
 from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
-from repose.decoding.search import Ints, TokenHypothesis, length_penalty
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Ints, TokenHypothesis
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
@@ -141,13 +142,11 @@ class OnnxEngine(Engine):
     def refresh(self) -> None:
         """As in `Engine`."""
 
-    def search(
-        self, source: Sequence[int], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
-    ) -> list[TokenHypothesis] | None:
+    def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
         """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
-        is_greedy = beam_size == 1
+        is_greedy = options.beam_size == 1
         if is_greedy not in self._searches:
-            self._searches[is_greedy], path = None, self.graphs.search(beam_size)
+            self._searches[is_greedy], path = None, self.graphs.search(options.beam_size)
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
                     session = _session(path, arena=False)
@@ -160,15 +159,15 @@ class OnnxEngine(Engine):
             refuse_nan(log_probs)
             if best and (tokens != best[0]).any():  # chosen by rough numbers, and wrongly: rare
                 return None
-            return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), alpha)]
-        width = min(beam_size + 1, self.graphs.facts.tgt_vocab_size)
-        numbers = {"beam_size": beam_size, "width": width, "num_hypotheses": num_hypotheses}
+            return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), options)]
+        width = min(options.beam_size + 1, self.graphs.facts.tgt_vocab_size)
+        numbers = {"beam_size": options.beam_size, "width": width, "num_hypotheses": options.num_hypotheses}
         feeds |= {name: np.array([number]) for name, number in numbers.items()}
-        feeds["penalties"] = np.array([length_penalty(length, alpha) for length in range(limit + 1)])
+        feeds["penalties"] = np.array([options.penalty(length) for length in range(limit + 1)])
         *found, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
         refuse_nan(sums)
         steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]
-        return beam_hypotheses(steps, limit, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses)
+        return beam_hypotheses(steps, limit, options)
 
     def _is_as_it_was(self) -> bool:
         """Whether the folder says what it said when it was read: another export may have taken its place. Asked after

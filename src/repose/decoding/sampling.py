@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import LENGTH_PENALTY
 from repose.data.batching import mix
 from repose.data.tokenizer import PAD, START
 from repose.decoding.best import refuse_nan
+from repose.decoding.options import SearchOptions
 from repose.decoding.search import Floats, Ints, S, Step, TokenHypothesis, token_by_token
 from repose.system.errors import ConfigError
 from repose.system.numbers import is_real, is_whole
@@ -49,11 +49,10 @@ def sample(
     step: Step[S],
     state: S,
     max_lengths: Sequence[int],
+    options: SearchOptions,
     *,
     sampling: Sampling,
     numbers: Sequence[int],
-    alpha: float = LENGTH_PENALTY,
-    no_repeat: int = 0,
 ) -> list[TokenHypothesis]:
     """One drawn hypothesis per sentence; its score is the model's own. `numbers`: that of each sentence among all.
 
@@ -66,7 +65,7 @@ def sample(
         uniform = (hashed >> np.uint64(11)).astype(np.float64) * 2.0**-53
         return drawn(log_probs, uniform, sampling.temperature)
 
-    return token_by_token(step, state, max_lengths, choose, alpha=alpha, no_repeat=no_repeat)
+    return token_by_token(step, state, max_lengths, options, choose)
 
 
 def drawn(log_probs: Any, uniform: Floats, temperature: float) -> tuple[Floats, Ints]:

@@ -26,8 +26,10 @@ from repose.data.language import names_of_pair
 from repose.data.tags import direction
 from repose.decoding.graph_cache import compare
 from repose.decoding.lengths import Lengths
+from repose.decoding.load import load
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import SETTINGS, Translator, load
+from repose.decoding.options import SETTINGS
+from repose.decoding.translator import Translator
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs

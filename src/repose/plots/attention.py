@@ -10,7 +10,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from repose.data.tokenizer import END, START
-from repose.decoding.translator import Translator, load
+from repose.decoding.load import load
+from repose.decoding.translator import Translator
 from repose.model.architecture import Architecture
 from repose.system.errors import ConfigError, DataError
 

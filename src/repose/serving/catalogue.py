@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
-from repose.decoding.translator import DEFAULTS, MODEL_KIND
+from repose.decoding.options import DEFAULTS
+from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name

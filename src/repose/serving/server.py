@@ -31,7 +31,7 @@ from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import writing
 
-LOADER = "repose.decoding.translator:load"
+LOADER = "repose.decoding.load:load"
 _GRACE_SECONDS = 0.2
 """Between the first sign of an end, at /health/ready, and the last accepted connection."""
 _KEEP_ALIVE_SECONDS = 65

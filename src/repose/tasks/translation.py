@@ -24,8 +24,9 @@ from repose.data.readers import PairReader, TextPairs, kind_of
 from repose.data.scripts import scripts_in
 from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import END, PAD, START, UNK, Tokenizer
-from repose.decoding import translator as decoding_translator
-from repose.decoding.translator import Translator
+from repose.decoding.load import is_export, load
+from repose.decoding.options import SETTINGS
+from repose.decoding.translator import LOOKS_AHEAD, MODEL_KIND, Translator
 from repose.evaluation.looping import loops
 from repose.evaluation.metrics import (
     Score,
@@ -79,8 +80,8 @@ class TranslationTask(Task):
     """Sentence pairs (`repose.data.dataset`). Losses are per target token."""
 
     name = "translation"
-    kind = decoding_translator.MODEL_KIND
-    look_ahead_warning = decoding_translator.LOOKS_AHEAD
+    kind = MODEL_KIND
+    look_ahead_warning = LOOKS_AHEAD
     can_replay = True
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
@@ -173,7 +174,7 @@ class TranslationTask(Task):
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """Languages and how to search."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
-        decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
+        decoding = {name: getattr(experiment.decoding, name) for name in SETTINGS}
         corpus = experiment.corpus
         tag = {} if corpus.tag is None else {"tag": corpus.tag}
         if corpus.synthetic and corpus.synthetic_tag:
@@ -225,7 +226,7 @@ class TranslationTask(Task):
             asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
-                with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
+                with load(folder, device, engine="torch") as translator, one_thread():
                     choice = choose(translator, sources, references, experiment.decoding)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
@@ -233,7 +234,7 @@ class TranslationTask(Task):
                 names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
                 settings = {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
-        translator = decoding_translator.load(folder, device, engine="torch")
+        translator = load(folder, device, engine="torch")
         decoding = Decoding(beam_sizes=(1, beam_size))
         _score(translator, *texts, data.measured, decoding, is_pretokenized(experiment.corpus), about, folder)
 
@@ -244,11 +245,11 @@ class TranslationTask(Task):
         under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
         and writes, and under `column_names` a first pair that may name columns. An export to ONNX is measured on files
         alone."""
-        exported = decoding_translator.is_export(folder)
+        exported = is_export(folder)
         if exported and not files:
             raise ConfigError("name source and reference files: an export has no set of its own")
         engine = decoding.engine or ("onnx" if exported else "torch")
-        translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
+        translator = load(folder, device, decoding.workers, decoding.precision, engine)
         decoding = decoding.resolved(translator.config)
         if files:
             stored = translator.config
