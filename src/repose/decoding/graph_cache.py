@@ -49,11 +49,11 @@ def engine_of(
     digest = hashlib.sha256(of.encode()).hexdigest()
     place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}"
     with contextlib.suppress(CheckpointError):
-        return _kept(place)
+        return _cached(place)
     refused = place.with_name(f".{place.name}.refused-{runtime_version()}")
     with locked(making_lock(place)):
         with contextlib.suppress(CheckpointError):  # another process was first
-            return _kept(place)
+            return _cached(place)
         if refused.exists() and not again:
             raise CheckpointError("what ONNX Runtime computes differed from the model's log-probabilities")
         loaded = load()
@@ -69,10 +69,10 @@ def engine_of(
                 with contextlib.suppress(OSError):  # it only saves time
                     refused.mkdir(exist_ok=True)
                 raise
-        return _kept(place)
+        return _cached(place)
 
 
-def _kept(place: Path) -> OnnxEngine:
+def _cached(place: Path) -> OnnxEngine:
     """The engine of graphs in the cache, which stay there as long as it lives. Raises what `graphs.read` does."""
     return OnnxEngine(replace(graphs.read(place), lock=using_lock(place)))
 

@@ -35,8 +35,8 @@ class OnnxState:
     A sentence with fewer rows than others has cells that repeat one of its rows, whose results nobody reads.
     """
 
-    def __init__(self, memory: dict[str, NDArray[np.float32]], kept: dict[str, NDArray[np.float32]]) -> None:
-        self.memory, self.kept = memory, kept
+    def __init__(self, memory: dict[str, NDArray[np.float32]], cache: dict[str, NDArray[np.float32]]) -> None:
+        self.memory, self.cache = memory, cache
         self.num_sentences, self.width, self.length = len(memory["src_bias"]), 1, 0
         self.sentences = np.arange(self.num_sentences)
         """The sentence of each row."""
@@ -47,7 +47,7 @@ class OnnxState:
         """As in `search.State`."""
         sentences = self.sentences[rows]
         if self.cells is None and np.array_equal(sentences, self.sentences):  # rows change places within sentences
-            self.kept = {name: x.take(rows, axis=0) for name, x in self.kept.items()}
+            self.cache = {name: x.take(rows, axis=0) for name, x in self.cache.items()}
             return
         live, sentences, counts = np.unique(sentences, return_inverse=True, return_counts=True)
         if len(live) < self.num_sentences:
@@ -64,7 +64,7 @@ class OnnxState:
             grid = np.repeat(old[order][counts.cumsum() - counts], self.width)
             grid[self.cells] = old
             old = grid
-        self.kept = {name: x.take(old, axis=0) for name, x in self.kept.items()}
+        self.cache = {name: x.take(old, axis=0) for name, x in self.cache.items()}
 
     def grid(self, tokens: Ints) -> Ints:
         """Tokens of rows as cells, (N, W)."""
@@ -96,24 +96,24 @@ class OnnxEngine(Engine):
             raise CheckpointError(f"{graphs.encoder.parent} was replaced since it was read: load it again")
         self._searches: dict[bool, Any] = {}  # by whether they are greedy; None where there is none
         self._memory = ["src_bias", *facts.memory]
-        self._kept = [kept.name for kept in facts.kept]
-        self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
+        self._cache = [tensor.name for tensor in facts.cache]
+        self._results = ["log_probs", *(f"new_{name}" for name in self._cache)]
         self._attention = [f"attention_{index}" for index in range(facts.num_layers)]
         self._check_facts()
 
     def _check_facts(self) -> None:
         """Raises CheckpointError where what goes in and out of the graphs is not what the folder says."""
-        facts, kept = self.graphs.facts, self.graphs.facts.kept
+        facts = self.graphs.facts
         shapes: dict[str, list[int | str]] = {"log_probs": ["R", facts.tgt_vocab_size]}
-        shapes |= {f"{when}_{one.name}": one.shape for one in kept for when in ("past", "new")}
-        past = [f"past_{name}" for name in self._kept]
+        shapes |= {f"{when}_{tensor.name}": tensor.shape for tensor in facts.cache for when in ("past", "new")}
+        past = [f"past_{name}" for name in self._cache]
         for graph, inputs, outputs in (
             (self._encoder, ["src"], self._memory),
             (self._step, ["tokens", "at", *self._memory, *past], [*self._results, *self._attention]),
         ):
-            given, found = ({one.name: one.shape for one in side} for side in (graph.get_inputs(), graph.get_outputs()))
-            right = sorted(given) == sorted(inputs) and found.keys() >= set(outputs)
-            if not (right and all(_fits(shape, shapes.get(name, shape)) for name, shape in (given | found).items())):
+            read, written = ({x.name: x.shape for x in side} for side in (graph.get_inputs(), graph.get_outputs()))
+            right = sorted(read) == sorted(inputs) and written.keys() >= set(outputs)
+            if not (right and all(_fits(shape, shapes.get(name, shape)) for name, shape in (read | written).items())):
                 raise CheckpointError(
                     f"inputs and outputs of the graphs in {self.graphs.encoder.parent} are not those that it "
                     "names: export the model again"
@@ -164,9 +164,9 @@ class OnnxEngine(Engine):
         numbers = {"beam_size": options.beam_size, "width": width, "num_hypotheses": options.num_hypotheses}
         feeds |= {name: np.array([number]) for name, number in numbers.items()}
         feeds["penalties"] = np.array([options.penalty(length) for length in range(limit + 1)])
-        *found, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
+        *candidates, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
         refuse_nan(sums)
-        steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]
+        steps = [Candidates(*step) for step in zip(*(each.tolist() for each in candidates), strict=True)]
         return beam_hypotheses(steps, limit, options)
 
     def _is_as_it_was(self) -> bool:
@@ -185,11 +185,13 @@ class OnnxEngine(Engine):
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """As in `Engine`."""
         memory = self._encoded(sources)
-        kept = {
-            kept.name: np.zeros((len(sources), *((kept.groups, 0) if kept.groups else ()), kept.width), np.float32)
-            for kept in self.graphs.facts.kept
+        cache = {
+            tensor.name: np.zeros(
+                (len(sources), *((tensor.groups, 0) if tensor.groups else ()), tensor.width), np.float32
+            )
+            for tensor in self.graphs.facts.cache
         }
-        return OnnxState(memory, kept)
+        return OnnxState(memory, cache)
 
     def step(self, tokens: Ints, state: OnnxState) -> NDArray[np.float32]:
         """As in `Engine`."""
@@ -197,13 +199,13 @@ class OnnxEngine(Engine):
         return log_probs if state.cells is None else log_probs[state.cells]
 
     def _run(self, tokens: Ints, state: OnnxState, outputs: list[str]) -> list[NDArray[np.float32]]:
-        """One step; the `outputs`, of which the kept are to come second."""
-        given = {f"past_{name}": x for name, x in state.kept.items()}
+        """One step; the `outputs`: log-probabilities first, then what rows keep, then others."""
+        past = {f"past_{name}": x for name, x in state.cache.items()}
         at = np.array(state.length)
-        found = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **given})
-        state.kept = dict(zip(self._kept, found[1 : 1 + len(self._kept)], strict=True))
+        results = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **past})
+        state.cache = dict(zip(self._cache, results[1 : 1 + len(self._cache)], strict=True))
         state.length += 1
-        return list(found)
+        return list(results)
 
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
         """As in `Engine`, token by token."""
@@ -223,8 +225,8 @@ class OnnxEngine(Engine):
         """As in `Engine`, token by token."""
         state, rows = self.start([source]), []
         for token in tokens:
-            found = self._run(np.array([token]), state, [*self._results, *self._attention])
-            layers = found[len(self._results) :]
+            results = self._run(np.array([token]), state, [*self._results, *self._attention])
+            layers = results[len(self._results) :]
             rows.append(np.stack([x.reshape(-1, x.shape[-1]) for x in layers]))  # (layers, heads, source)
         return np.stack(rows, 2)
 
