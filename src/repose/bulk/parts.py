@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from repose.bulk.inputs import Record, Window
+from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
-from repose.bulk.work import Result
 
 
 class PartWriter(Protocol):
