@@ -31,7 +31,7 @@ class Tally:
     lines: int = 0
     tokens: int = 0
     shards: int = 0
-    """That are done, by whomever."""
+    """Shards that are done, by whomever."""
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -53,13 +53,13 @@ class Queue:
     tries: dict[int, int] = field(default_factory=dict)
 
     def next(self) -> Shard | None:
-        """One to begin, if there is one now."""
+        """The next shard to begin, if there is one now."""
         if not self.waiting:
             self.waiting, self.elsewhere = self.elsewhere, []
         return self.waiting.pop(0) if self.waiting else None
 
     def lose(self, shard: Shard, error: ReposeError, *, again: bool = True) -> None:
-        """One whose process died is begun `again`. Raises the error where that has happened too often."""
+        """Have a shard whose process died begun `again`. Raises the error where that has happened too often."""
         self.tries[shard.number] = self.tries.get(shard.number, 0) + 1
         if self.tries[shard.number] >= TRIES:
             raise error
@@ -98,7 +98,7 @@ def run_here(
 def run_in_processes(
     store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
-    """As `run_here`, in so many processes. Raises also ReposeError where processes die again and again."""
+    """Do as `run_here` does, in so many processes. Raises also ReposeError where processes die again and again."""
     runner = _Runner(store, plan, shards, on_progress, stop)
     with runner.crew(workers):
         return runner.run()

@@ -53,7 +53,10 @@ def used(folder: Path, device: str, precision: str | None, engine: str) -> tuple
 
 
 def loaded(model: UsedModel) -> Translator:
-    """It, in a process that works on shards. Raises CheckpointError where it has changed, and what `load` raises."""
+    """The model, loaded in a process that works on shards.
+
+    Raises CheckpointError where it has changed, and what `load` raises.
+    """
     # An export says itself in which precision it is; the default of a model directory is fp32.
     translator = load(model.folder, model.device, 1, model.precision, model.engine)
     if digest(translator) != model.sha256:

@@ -32,7 +32,7 @@ GRACE = 30.0
 
 
 class Actor:
-    """On a machine of the cluster: the job and its model, loaded when the first shard comes."""
+    """A process on a machine of the cluster, with the job and its model, loaded when the first shard comes."""
 
     def __init__(self, where: str, identity: str, version: str) -> None:
         self._given = (where, identity, version)
@@ -56,7 +56,7 @@ class Actor:
         return str(ended), counts[0], counts[1]
 
     def stop(self) -> None:
-        """After the window under way."""
+        """Stop after the window under way."""
         self._stop.set()
 
     def _job(self) -> LoadedJob:

@@ -32,14 +32,14 @@ class Manifest:
     """What a finished shard holds."""
 
     identity: str
-    """Of the job."""
+    """The identity of the job."""
     shard: int
     lines: int
-    """That were read."""
+    """Lines that were read."""
     written: int
     """Lines, records or rows of the part."""
     tokens: int
-    """That the model read."""
+    """Tokens that the model read."""
     failed: dict[str, int]
     """Lines that failed, by reason."""
     too_long: int
@@ -48,9 +48,9 @@ class Manifest:
     finished: float
     """Seconds since 1970."""
     bytes: int
-    """Of the part."""
+    """The size of the part."""
     sha256: str
-    """Of the part."""
+    """The digest of the part."""
 
     @classmethod
     def read(cls, store: Store, plan: Plan, shard: Shard) -> Self | None:

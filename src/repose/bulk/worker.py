@@ -18,7 +18,7 @@ from repose.system.helper import close_pipes, how_it_ended, pipes, started
 
 
 class WorkerProcess:
-    """One of them. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
+    """A process that works on shards. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises ReposeError where the system starts no more processes."""
@@ -62,17 +62,17 @@ class WorkerProcess:
         return dict(json.loads(line))
 
     def failure(self) -> ReposeError:
-        """One sentence for its death."""
+        """The error that says how it died."""
         code = -signal.SIGTERM if self._stopped else self._process.wait()
         return ReposeError(f"a process that worked on a shard {how_it_ended(code)}: run it again, with fewer --workers")
 
     def ask_to_stop(self) -> None:
-        """After the window under way."""
+        """Ask it to stop after the window under way."""
         with contextlib.suppress(OSError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """At once; a waiting `run` then raises EOFError."""
+        """Kill it at once; a waiting `run` then raises EOFError."""
         with contextlib.suppress(OSError):
             self._process.kill()
 
@@ -120,5 +120,5 @@ class LoadedJob:
         self.work = work_of(self.plan.job)
 
     def run(self, shard: int, on_window: OnWindow, stop: Any) -> Ended:
-        """As `run_shard`."""
+        """Work on a shard as `run_shard` does."""
         return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, on_window=on_window, stop=stop)

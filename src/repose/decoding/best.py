@@ -85,7 +85,7 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
 
 
 def in_order_on_device(log_probs: "Tensor", width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """As `_in_order`, reduced where the tensor is, on any device; the few that are left are brought to the CPU."""
+    """Do what `_in_order` does where the tensor is, on any device; only the best are brought to the CPU."""
     import torch
 
     with torch.no_grad():

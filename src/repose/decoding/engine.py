@@ -37,7 +37,7 @@ class Engine(ABC):
 
     name: EngineName
     precision: Precision
-    """Of the products with weights."""
+    """The precision of the products with weights."""
     max_length: int
     """Longest sequence in tokens, START and END included."""
     looks_ahead: bool
@@ -75,10 +75,10 @@ class Engine(ABC):
 
     @abstractmethod
     def message(self) -> bytes:
-        """From which `built` makes this engine again, in another process."""
+        """A message from which `built` makes this engine again, in another process."""
 
     def fingerprint(self) -> Hashable:
-        """Changes when the weights do."""
+        """A value that changes when the weights do."""
         return None
 
     @abstractmethod
@@ -90,7 +90,7 @@ class Engine(ABC):
         """Derive it anew."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Within, it computes in one thread, as fast as it can."""
+        """Within the block, it computes in one thread, as fast as it can."""
         return nullcontext()
 
 

@@ -40,7 +40,7 @@ def load(
     installed, and else torch.
 
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
-    for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have,
+    for an unknown device, ConfigError for an engine or a precision that is unknown, or that this folder cannot have,
     and WriteError where the engine is onnx and the cache cannot be written.
     """
     device = device_name(device)

@@ -44,7 +44,7 @@ class OnnxState:
         """The cell of each row; None where rows and cells are the same."""
 
     def select(self, rows: Ints) -> None:
-        """As in `search.State`."""
+        """See `search.State`."""
         sentences = self.sentences[rows]
         if self.cells is None and np.array_equal(sentences, self.sentences):  # rows change places within sentences
             self.cache = {name: x.take(rows, axis=0) for name, x in self.cache.items()}
@@ -129,21 +129,21 @@ class OnnxEngine(Engine):
         return OnnxEngine, (self.graphs,)  # a copy opens the graphs itself, on this machine
 
     def message(self) -> bytes:
-        """As in `Engine`: where the graphs are."""
+        """See `Engine`: the message says where the graphs are."""
         return pickle.dumps((self.name, self.graphs))
 
     def fingerprint(self) -> Hashable:
-        """As in `Engine`: graphs do not change."""
+        """See `Engine`: graphs do not change."""
         return str(self.graphs.encoder)
 
     def forget(self) -> None:
-        """As in `Engine`: nothing is derived from the graphs."""
+        """See `Engine`: nothing is derived from the graphs."""
 
     def refresh(self) -> None:
-        """As in `Engine`."""
+        """See `Engine`."""
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
-        """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
+        """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""
         is_greedy = options.beam_size == 1
         if is_greedy not in self._searches:
             self._searches[is_greedy], path = None, self.graphs.search(options.beam_size)
@@ -183,7 +183,7 @@ class OnnxEngine(Engine):
         return dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))
 
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
-        """As in `Engine`."""
+        """See `Engine`."""
         memory = self._encoded(sources)
         cache = {
             tensor.name: np.zeros(
@@ -194,7 +194,7 @@ class OnnxEngine(Engine):
         return OnnxState(memory, cache)
 
     def step(self, tokens: Ints, state: OnnxState) -> NDArray[np.float32]:
-        """As in `Engine`."""
+        """See `Engine`."""
         log_probs, *_ = self._run(tokens, state, self._results)
         return log_probs if state.cells is None else log_probs[state.cells]
 
@@ -208,7 +208,7 @@ class OnnxEngine(Engine):
         return list(results)
 
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """As in `Engine`, token by token."""
+        """See `Engine`: computed token by token."""
         ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
         chosen, best = [], []
         for place in range(ids.shape[1] - 1):
@@ -222,7 +222,7 @@ class OnnxEngine(Engine):
         return [Forced(by_row[i, :n], tuple(best_by_row[i, :n].tolist())) for i, n in enumerate(lengths)]
 
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """As in `Engine`, token by token."""
+        """See `Engine`: computed token by token."""
         state, rows = self.start([source]), []
         for token in tokens:
             results = self._run(np.array([token]), state, [*self._results, *self._attention])

@@ -149,7 +149,7 @@ def _place_to_split(text: str) -> int | None:
 
 
 def is_wide(character: str) -> bool:
-    """Of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
+    """Whether a character is of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
     if unicodedata.category(character) == "Cn":  # newer than Python's tables, which call it wide
         return False
     return unicodedata.east_asian_width(character) in "WF" and not "\uac00" <= character <= "\ud7a3"
@@ -188,7 +188,7 @@ def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
 
 
 def language_of(translator: "Translator", to: str | None = None) -> str:
-    """Of the source, by the name that the splitter knows; `to` is the tag that the model is told, if any."""
+    """The language of the source, as the splitter calls it; `to` is the tag that the model is told, if any."""
     language, _ = direction(translator.config, to)
     return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
 

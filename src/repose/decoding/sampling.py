@@ -32,8 +32,8 @@ class Sampling(NamedTuple):
 
 
 def checked(sampling: Any, num_sentences: int = 1) -> Sampling:
-    """With Python's numbers. Raises ConfigError for what is no Sampling, and for a temperature, seed or first of so
-    many sentences that there is not."""
+    """The sampling of so many sentences, with Python's numbers. Raises ConfigError where it is something else than a
+    Sampling, and where its temperature, its seed or its first sentence is out of range."""
     if not isinstance(sampling, Sampling):
         raise ConfigError(f"sampling is {sampling!r}: give a repose.Sampling, or leave it out")
     temperature, seed, first = sampling

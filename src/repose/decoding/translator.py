@@ -94,7 +94,7 @@ class Translator:
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
 
     Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU;
-    for what is no model that translates, and for a tokenizer with more tokens than the model.
+    for a model that does not translate, and for a tokenizer with more tokens than the model.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Translator:
 
     @property
     def precision(self) -> Precision:
-        """Of the products with weights."""
+        """The precision of the products with weights."""
         return self.engine.precision
 
     @property
@@ -219,8 +219,8 @@ class Translator:
         `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
-        Raises ConfigError for settings out of range and for what is no list of texts, DataError for a text with a lone
-        surrogate.
+        Raises ConfigError for settings out of range and for anything but a list of texts, DataError for a text with a
+        lone surrogate.
         """
         texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):
@@ -264,8 +264,8 @@ class Translator:
 
         An empty source or target is scored as it is, where `repose score` prints nan.
 
-        Raises ConfigError for text in the place of a list and for what is no text, DataError where the counts differ, a
-        target is longer than the model's max_length, or a text has a lone surrogate.
+        Raises ConfigError for anything but lists of texts, DataError where the counts differ, a target is longer than
+        the model's max_length, or a text has a lone surrogate.
         """
         sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
@@ -303,7 +303,7 @@ class Translator:
     def encode(self, sources: Sequence[str], *, to: str | None = None) -> list[list[int]]:
         """Ids of sources as the model reads them, from START to END, with its tag or that of `to`; not cut.
 
-        Raises ConfigError for a tag that it does not have and for what is no text, DataError for a lone surrogate.
+        Raises ConfigError for a tag that it does not have and for anything but texts, DataError for a lone surrogate.
         """
         sources = _sentences("encode", sources)
         if to is not None and not isinstance(to, str):
@@ -383,7 +383,7 @@ def _cut(ids: list[int], limit: int) -> list[int]:
 
 def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
     """Texts in a list, without line breaks at their ends, which those of a file's lines have. Raises ConfigError for a
-    bare text, a mapping or a table in its place, and for what is no text."""
+    bare text, a mapping or a table in its place, and where one of them is something else than a text."""
     if isinstance(texts, str | bytes) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
@@ -395,7 +395,8 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
 
 
 def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:
-    """Raises DataError unless there are so many targets, that go on after START, and are no longer than is read."""
+    """Raises DataError unless there is one target per source, each goes on after START, and none is longer than is
+    read."""
     if num_sources != len(targets):
         raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
     if (longest := max(map(len, targets), default=0) - 1) > max_length:

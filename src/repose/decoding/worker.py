@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     sampling: Sampling | None = None
     """Draw instead of searching."""
     numbers: Sequence[int] = ()
-    """Of each sentence among all, for `sampling`."""
+    """The number of each sentence among all, for `sampling`."""
 
     @property
     def num_tokens(self) -> int:

@@ -31,14 +31,14 @@ class Reader:
     """What a model reads, and how."""
 
     language: str
-    """Of its source, by the name that the splitter of sentences knows; "xx" for any other."""
+    """The language of its source, as the splitter of sentences calls it; "xx" for any other."""
     stays_whole: Callable[[str], bool]
     """Whether a sentence is translated as one."""
     spans: Spans
 
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
-        """A translator's; `to` is the target language that it is asked for by a tag, if any."""
+        """The reader of a translator; `to` is the target language that it is asked for by a tag, if any."""
         return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, Spans.of(translator))
 
 

@@ -35,7 +35,7 @@ class CacheTensor:
 
     @property
     def shape(self) -> list[int | str]:
-        """With names for what differs from call to call."""
+        """Its dimensions, with names for those that differ from call to call."""
         return ["R", self.groups, "T", self.width] if self.groups else ["R", self.width]
 
 
@@ -45,12 +45,12 @@ class GraphFacts:
 
     opset: int
     precision: Literal["fp32", "int8"]
-    """Of the products with weights."""
+    """The precision of the products with weights."""
     max_length: MaxLength
     """Longest sequence in tokens, START and END included."""
     tgt_vocab_size: Count
     num_layers: Layers
-    """Of the decoder: so many outputs attention_0, attention_1, ... of a step."""
+    """Layers of the decoder: a step has so many outputs attention_0, attention_1, ..."""
     memory: tuple[str, ...]
     """Outputs of the encoder that every step gets, beside src_bias; the first dimension is the sentence's."""
     cache: Annotated[tuple[CacheTensor, ...], Field(alias="kept")]

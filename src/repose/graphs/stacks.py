@@ -289,11 +289,11 @@ class StepGraph(_StackGraph):
             self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
 
     def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
-        """Of the next token, (R, V); as `hidden`."""
+        """Log-probabilities of the next token, (R, V); arguments as for `hidden`."""
         return self.log_probs_of(self.g, self.hidden(tokens, at, num_sentences))
 
     def log_probs_of(self, g: Graph, hidden: Value) -> Value:
-        """Of hidden states (R, d), (R, V), in a graph: this one, or the one around it."""
+        """Log-probabilities (R, V) from hidden states (R, d), in a graph: this one, or the one around it."""
         output = self.model.output
         return str(g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1))
 
@@ -370,7 +370,7 @@ class StepGraph(_StackGraph):
         return grown
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
-        """Of the row's tokens so far."""
+        """Mean and variance of each row's tokens so far."""
         assert kind == "prefix", "a sentence's are not known before its end"
         g = self.g
         tensors = [CacheTensor(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]

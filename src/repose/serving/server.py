@@ -142,7 +142,7 @@ class Server:
         self._ending: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until it ends. Raises ReposeError where the models cannot be loaded."""
+        """Serve until the end. Raises ReposeError where the models cannot be loaded."""
         loop = asyncio.get_running_loop()
         events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
         logger.addHandler(events)

@@ -23,7 +23,7 @@ _ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[
 _INLINE = 2_000
 """Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
 _SENTENCES_AT_ONCE = 256
-"""Of a request in the queue, so that others' come between."""
+"""Sentences of a request that are in the queue at once, so that others' come between."""
 _LEAST_BEAM = 4
 
 
@@ -37,7 +37,7 @@ class Translates(Protocol):
         ...
 
     def promised(self, tokens: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Within, so many tokens are to be translated; it gives what is to be told of those that are."""
+        """Within the block, so many tokens are to be translated; it gives what is to be told of those that are."""
         ...
 
 
@@ -86,7 +86,7 @@ async def translate_texts(
     beam_size: int | None = None,
     alternatives: int = 0,
 ) -> list[TranslatedText]:
-    """Each of the texts. Raises what `Dispatcher.translate` raises."""
+    """The translation of each text. Raises what `Dispatcher.translate` raises."""
     size = sum(map(len, texts))
     whole = await _done(size, lambda: [split(direction, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
