@@ -67,7 +67,7 @@ class Access:
         self._requests = [(unit, limit, Windows(unit)) for unit, limit in by_unit.items() if limit != NO_LIMIT]
 
     def read_keys(self) -> None:
-        """Read the keys that the file has now; if it cannot be read, those of before stay. Raises what `Access` does."""
+        """Read the keys that the file has now; if it cannot be read, the old ones stay. Raises what `Access` does."""
         settings = self._settings
         keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
         if settings.key_required and not keys:

@@ -61,7 +61,7 @@ class Parameters:
         return text if self._is_json else "\n".join(text.splitlines())
 
     def number(self, name: str, most: int) -> int:
-        """A number from 0 to `most`; 0 where it is missing. Raises RequestError for anything else."""
+        """A number of at most `most`; 0 where it is missing or negative. Raises RequestError for anything else."""
         value = self.get(name)
         if value is None or value == "":
             return 0
