@@ -1,4 +1,4 @@
-"""The part of a shard, as it is written, and parts as they are merged: lines, JSON objects, or rows."""
+"""The part of a shard as it is written: lines, JSON objects, or rows."""
 
 import contextlib
 import json

@@ -53,30 +53,30 @@ def load(
         raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
     if engine == "onnx" and device != "cpu":
         raise ConfigError(f"engine = 'onnx' is for the CPU: leave engine out on {device}")
-    place = hub.local_folder(folder)
-    if graphs.is_graph_folder(place):
-        return _of_graphs(place, engine, device, precision, workers)
+    local_folder = hub.local_folder(folder)
+    if graphs.is_graph_folder(local_folder):
+        return _of_graphs(local_folder, engine, device, precision, workers)
     int8, why_torch = precision == "int8", None
     if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
-        tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
-        if not directory.architecture_in(config, place).looks_ahead:
+        tokenizers, config = directory.load_without_weights(local_folder, MODEL_KIND)
+        if not directory.architecture_in(config, local_folder).looks_ahead:
             try:
-                model_dir = directory.locate(place)
+                model_dir = directory.locate(local_folder)
                 load_model = partial(directory.load, model_dir, MODEL_KIND)
                 made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
-                return _translator(made, tokenizers, config, place, workers)
+                return _translator(made, tokenizers, config, local_folder, workers)
             except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
                 if engine == "onnx":
                     raise
                 why_torch = str(error)
         elif engine == "onnx":
             raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")
-    model, tokenizers, config = directory.load(place, MODEL_KIND, device)
+    model, tokenizers, config = directory.load(local_folder, MODEL_KIND, device)
     if int8:
         from repose.model.kernels.linear import quantize
 
         quantize(model)
-    translator = _translator(model, tokenizers, config, place, workers)
+    translator = _translator(model, tokenizers, config, local_folder, workers)
     translator.why_torch = why_torch
     return translator
 

@@ -176,15 +176,15 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
     every = zip(
         translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
     )
-    translations = (_of_part(found, read, part) for found, read, part in every)
+    translations = (_of_part(translation, read, part) for translation, read, part in every)
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
 
 
-def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
+def _of_part(translation: "Translation", read: str, part: Part) -> "Translation":
     """The translation of a part, of which so much was read."""
     if not read.strip():
-        return replace(found, text=part.text, score=nan)
-    return found if len(read) == len(part.text) else replace(found, truncated=True)
+        return replace(translation, text=part.text, score=nan)
+    return translation if len(read) == len(part.text) else replace(translation, truncated=True)
 
 
 def language_of(translator: "Translator", to: str | None = None) -> str:

@@ -285,8 +285,8 @@ class Translator:
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
-            found = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
-            forced.update(zip(batch, found, strict=True))
+            of_batch = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
+            forced.update(zip(batch, of_batch, strict=True))
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:

@@ -119,10 +119,10 @@ async def in_turn(
             some = slice(start, start + _SENTENCES_AT_ONCE)
             is_cut = [number > lengths.longest for number in num_tokens[some]]
             read = [lengths.beginning(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
-            found = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
+            answered = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
             translated(sum(read_tokens[some]))
             answers += [
-                answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
+                answer._replace(truncated=True) if cut else answer for answer, cut in zip(answered, is_cut, strict=True)
             ]
     return answers
 
