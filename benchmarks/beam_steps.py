@@ -15,6 +15,7 @@ import numpy as np
 import repose
 from interleave import table, write
 from repose.data import phrasebook
+from repose.decoding.options import SearchOptions
 from repose.decoding.search import beam_search
 from repose.saved_model.directory import locate, read_config
 
@@ -31,8 +32,8 @@ def counted(translator: repose.Translator, text: str) -> dict[str, int]:
         rows.append(len(tokens))
         return engine.step(tokens, state)
 
-    asked = {"beam_size": BEAM_SIZE, "alpha": translator.length_penalty}
-    best = beam_search(step, engine.start([source]), [limit], **asked)[0][0]  # type: ignore[arg-type]
+    options = SearchOptions(BEAM_SIZE, translator.length_penalty)
+    best = beam_search(step, engine.start([source]), [limit], options)[0][0]
     tokens = len(best.tokens) + best.finished
     return {"tokens": tokens, "steps": len(rows), "rows": sum(rows), "rows after its END": sum(rows[tokens:])}
 

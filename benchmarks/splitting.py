@@ -17,8 +17,9 @@ import numpy as np
 
 from repose.data.lines import LineReader
 from repose.data.readers import PairReader
+from repose.decoding.load import load
 from repose.decoding.parts import translate_texts
-from repose.decoding.translator import Translator, load
+from repose.decoding.translator import Translator
 from repose.evaluation.metrics import bleu, chrf
 
 PERCENTILES = (50, 80, 90, 95, 98, 99, 99.5, 100)

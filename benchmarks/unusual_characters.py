@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from repose.data.readers import PairReader
-from repose.decoding.translator import MODEL_KIND, Translator, load
+from repose.decoding.load import load
+from repose.decoding.translator import MODEL_KIND, Translator
 from repose.evaluation.metrics import chrf
 from repose.saved_model import directory
 

@@ -22,9 +22,9 @@ from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.options import SearchOptions
 from repose.decoding.pool import Pool
 from repose.decoding.torch_engine import TorchEngine
-from repose.decoding.translator import DEFAULTS
 from repose.decoding.worker import Batch
 from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
 from repose.model.kernels.linear import quantize
@@ -178,7 +178,8 @@ class Decoding:
         sentences.sort(key=len, reverse=True)
         size = 1 if options.alone else max(map(len, self.workload.decode_batches))
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
-        batches = [Batch(part, [NEW_TOKENS] * len(part), options.beam, DEFAULTS.length_penalty) for part in parts]
+        search = SearchOptions(options.beam)
+        batches = [Batch(part, [NEW_TOKENS] * len(part), search) for part in parts]
         if options.alone:
             found = [self.pool.search(self.engine, [batch])[0] for batch in batches]
         else:

@@ -18,8 +18,9 @@ from repose._version import __version__
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
     from repose.data.tokenizer import Tokenizer
+    from repose.decoding.load import load
     from repose.decoding.sampling import Sampling
-    from repose.decoding.translator import Hypothesis, Translation, Translator, load
+    from repose.decoding.translator import Hypothesis, Translation, Translator
     from repose.exporting.base import Exported
     from repose.exporting.targets import export
     from repose.model.architecture import Architecture
@@ -70,7 +71,7 @@ _HOMES = {
     "build": "repose.saved_model.api",
     "evaluate": "repose.runs.api",
     "export": "repose.exporting.targets",
-    "load": "repose.decoding.translator",
+    "load": "repose.decoding.load",
     "presets": "repose.saved_model.api",
     "train": "repose.runs.api",
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from repose.decoding.translator import load
+from repose.decoding.load import load
 from repose.system.errors import ReposeError
 
 resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[2]), int(sys.argv[2])))

@@ -8,6 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from flops import decoding, encoder, mean_decoding, memory, training
+from repose.decoding.options import SearchOptions
 from repose.decoding.search import Ints, beam_search
 from repose.decoding.torch_engine import TorchEngine, TorchState
 from repose.model.architecture import Architecture
@@ -50,7 +51,7 @@ def test_decoding(name: str, beam: int) -> None:
 
     src = torch.randint(4, VOCAB, (2, 9), generator=torch.Generator().manual_seed(0))
     with sdpa_kernel(SDPBackend.MATH), counting() as counter, torch.no_grad():
-        found = beam_search(step, engine.start(src.tolist()), [NEW_TOKENS] * 2, beam_size=beam)
+        found = beam_search(step, engine.start(src.tolist()), [NEW_TOKENS] * 2, SearchOptions(beam))
     assert all(len(hypotheses[0].tokens) == NEW_TOKENS for hypotheses in found)
     assert counter.get_total_flops() == 2 * decoding(a, 9, NEW_TOKENS, beam, VOCAB).total
 

@@ -26,13 +26,13 @@ from hypothesis import strategies as st
 from repose.bulk import shards as shard_module
 from repose.bulk.filtering import filter_pairs
 from repose.bulk.inputs import Record, Window
+from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import run_here
 from repose.bulk.plan import Job, Plan, make_plan, read_plan
 from repose.bulk.scoring import PairScorer, adequacy
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
-from repose.bulk.work import LineTranslator
 from repose.decoding.stream import StreamCounts, printed, translate_lines
 from repose.system.errors import ConfigError, DataError, WriteError
 
@@ -51,7 +51,7 @@ def translated(data: bytes, **how: Any) -> bytes:
 
 def finish(store: Store, plan: Plan) -> bytes:
     work = LineTranslator(plan.job, Numbering())
-    assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
+    assert run_here(store, plan, plan.shards, work, on_progress=lambda _: None, stop=threading.Event())
     return Path(store.place(merge(store, plan))).read_bytes()
 
 
@@ -359,7 +359,7 @@ def test_a_shard_is_done_if_its_manifest_is_there_and_true(tmp_path: Path, plann
         begun.append(number)
         return work(records, number)
 
-    assert run_here(store, plan, plan.shards, counted, watch=lambda _: None, stop=threading.Event())
+    assert run_here(store, plan, plan.shards, counted, on_progress=lambda _: None, stop=threading.Event())
     assert begun == [3, 6, 9], "the first was true"
     assert Path(store.place(merge(store, plan))).read_bytes() == wanted
     assert sorted(path.name for path in parts.iterdir()) == sorted(
@@ -458,7 +458,7 @@ def test_two_runners_share_the_work(tmp_path: Path, planned: Planned) -> None:
         return work(records, number)
 
     def run() -> None:
-        ended.append(run_here(store, plan, plan.shards, slowly, watch=lambda _: None, stop=threading.Event()))
+        ended.append(run_here(store, plan, plan.shards, slowly, on_progress=lambda _: None, stop=threading.Event()))
 
     ended: list[bool] = []
     threads = [threading.Thread(target=run) for _ in range(2)]
@@ -479,7 +479,7 @@ def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> No
         plan,
         plan.shards[0],
         LineTranslator(plan.job, Numbering()),
-        tell=lambda lines, _tokens: windows.append(lines),
+        on_window=lambda lines, _tokens: windows.append(lines),
         stop=lambda: len(windows) == 2,
     )
     assert (ended, windows) == (Ended.STOPPED, [1024, 1024])
@@ -493,7 +493,7 @@ from pathlib import Path
 from repose.bulk.local import run_here
 from repose.bulk.plan import read_plan
 from repose.bulk.storage import Store
-from repose.bulk.work import LineTranslator
+from repose.bulk.line_work import LineTranslator
 from tests.bulk.conftest import Numbering
 store = Store.at(sys.argv[1])
 plan = read_plan(store)
@@ -502,7 +502,7 @@ print("begun", flush=True)
 def slowly(records, number):
     time.sleep(0.004)
     return work(records, number)
-run_here(store, plan, plan.shards, slowly, watch=lambda _: None, stop=threading.Event())
+run_here(store, plan, plan.shards, slowly, on_progress=lambda _: None, stop=threading.Event())
 """
 
 
@@ -547,7 +547,7 @@ def test_an_object_store(tmp_path: Path) -> None:
     inputs = [("memory://bulk-test/in.txt",), ("memory://bulk-test/packed.txt.gz",)]
     plan = make_plan(store, job, inputs)
     work = LineTranslator(job, Numbering())
-    assert run_here(store, plan, plan.shards, work, watch=lambda _: None, stop=threading.Event())
+    assert run_here(store, plan, plan.shards, work, on_progress=lambda _: None, stop=threading.Event())
     assert status(store, plan).shards_done == len(plan.shards) == 4
     assert make_plan(store, job, inputs) == plan
     merge(store, plan)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from repose.bulk import on_ray
+from repose.bulk.line_work import LineTranslator
 from repose.bulk.plan import Plan
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import LineTranslator
 from repose.system.errors import ReposeError
 
 from .conftest import Numbering
@@ -215,13 +215,13 @@ def test_a_cluster_that_loses_a_machine(tmp_path: Path, monkeypatch: pytest.Monk
         ray.init(address=cluster.address, log_to_driver=False)
         lost: list[object] = []
 
-        def watch(_tally: Any) -> None:
+        def on_progress(_tally: Any) -> None:
             if not lost:
                 lost.append(nodes.pop())
                 cluster.remove_node(lost[0], allow_graceful=False)
 
         assert on_ray.run_on_ray(
-            store, plan, plan.shards, address=None, workers=None, watch=watch, stop=threading.Event()
+            store, plan, plan.shards, address=None, workers=None, on_progress=on_progress, stop=threading.Event()
         )
         assert lost
     finally:

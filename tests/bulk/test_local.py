@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from repose.bulk import local
+from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import Tally, run_in_processes
 from repose.bulk.plan import Plan
-from repose.bulk.shards import Ended, Tell, merge, run_shard
+from repose.bulk.shards import Ended, OnWindow, merge, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import LineTranslator
 from repose.system.errors import ReposeError, WriteError
 
 from .conftest import Numbering
@@ -35,7 +35,7 @@ class FakeProcess:
         self.stopped = self.dead = False
         self.alive.append(self)
 
-    def run(self, shard: int, tell: Tell) -> Ended:
+    def run(self, shard: int, on_window: OnWindow) -> Ended:
         self.tries[shard] = self.tries.get(shard, 0) + 1
         outcome = type(self).script(shard, self.tries[shard])
         if outcome == "dies":
@@ -49,7 +49,11 @@ class FakeProcess:
         if outcome in ("busy", "stopped"):
             return Ended(outcome)
         return run_shard(
-            self.store, self.plan, self.plan.shards[shard], LineTranslator(self.plan.job, Numbering()), tell=tell
+            self.store,
+            self.plan,
+            self.plan.shards[shard],
+            LineTranslator(self.plan.job, Numbering()),
+            on_window=on_window,
         )
 
     def failure(self) -> ReposeError:
@@ -75,11 +79,13 @@ def run(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> Ca
     FakeProcess.store, FakeProcess.plan = store, plan
 
     def run(
-        script: Script, stop: threading.Event | None = None, watch: Callable[[Tally], None] = lambda _: None
+        script: Script, stop: threading.Event | None = None, on_progress: Callable[[Tally], None] = lambda _: None
     ) -> bool:
         FakeProcess.script, FakeProcess.tries, FakeProcess.alive = staticmethod(script), {}, []
         try:
-            ended = run_in_processes(store, plan, plan.shards, 3, watch=watch, stop=stop or threading.Event())
+            ended = run_in_processes(
+                store, plan, plan.shards, 3, on_progress=on_progress, stop=stop or threading.Event()
+            )
         finally:
             assert FakeProcess.alive == []
         if ended:
@@ -93,7 +99,7 @@ def test_a_process_that_dies_is_replaced(run: Callable[..., bool]) -> None:
     seen: list[tuple[int, int]] = []
     assert run(
         lambda shard, tried: "dies" if shard in (0, 4) and tried < 3 else "",
-        watch=lambda tally: seen.append((tally.shards, tally.lines)),
+        on_progress=lambda tally: seen.append((tally.shards, tally.lines)),
     )
     assert FakeProcess.tries[0] == FakeProcess.tries[4] == 3
     assert seen[-1] == (10, 20)

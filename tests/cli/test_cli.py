@@ -166,7 +166,7 @@ def test_a_signal_before_the_run_begins_is_a_sentence(
 ENDED = {  # what a command calls that a signal then meets, and its arguments
     "evaluate": ("repose.runs.api.evaluate", ["run"]),
     "prepare": ("repose.tasks.corpus.prepare_corpus", []),
-    "translate": ("repose.decoding.translator.load", ["run"]),
+    "translate": ("repose.decoding.load.load", ["run"]),
     "report": ("repose.report.collect.read_runs", ["run"]),
     "describe": ("repose.model.describe.describe", ["vaswani-base"]),
 }

@@ -272,7 +272,7 @@ def test_the_choice_of_a_search_is_in_the_estimate(trial: Path, monkeypatch: pyt
 
     fake = Fake()
     fake.enter_result = fake
-    monkeypatch.setattr("repose.decoding.translator.load", lambda *_, **_how: fake)
+    monkeypatch.setattr("repose.decoding.load.load", lambda *_, **_how: fake)
     monkeypatch.setattr(estimate, "time", SimpleNamespace(monotonic=itertools.count().__next__))  # a second a look
     lines = {"valid": ["a"] * 10, "test": ["a"] * 20}
     data: Any = SimpleNamespace(text=lambda split: (lines[split], lines[split]), measured="test")

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from repose.decoding.options import SearchOptions
 from repose.decoding.sampling import Sampling, checked, drawn, sample
 from repose.decoding.search import Floats, Ints
 from repose.system.errors import ConfigError
@@ -33,7 +34,7 @@ def step(tokens: Ints, _: Rows) -> Floats:
 def draw(numbers: list[int], **sampling: float) -> list[tuple[int, ...]]:
     limits = [8] * len(numbers)
     how = Sampling(**sampling)  # type: ignore[arg-type]
-    return [h.tokens for h in sample(step, Rows(), limits, sampling=how, numbers=numbers)]
+    return [h.tokens for h in sample(step, Rows(), limits, SearchOptions(1), sampling=how, numbers=numbers)]
 
 
 def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
@@ -47,7 +48,7 @@ def test_tokens_are_drawn_as_often_as_the_model_says() -> None:
 
 
 def test_a_score_is_the_model_s_own() -> None:
-    (hypothesis,) = sample(step, Rows(), [8], sampling=Sampling(2.0, 1), numbers=[5])
+    (hypothesis,) = sample(step, Rows(), [8], SearchOptions(1), sampling=Sampling(2.0, 1), numbers=[5])
     expected = sum(math.log(P[token]) for token in (*hypothesis.tokens, *([END] if hypothesis.finished else [])))
     assert hypothesis.score == pytest.approx(expected, abs=1e-5)
 

@@ -3,6 +3,7 @@
 Vocabulary of the tables: 0 [PAD], 1 [UNK], 2 [START], 3 [END], 4 a, 5 b (and so on).
 """
 
+import dataclasses
 import itertools
 import math
 import random
@@ -16,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from repose.decoding.best import best_token, best_tokens
-from repose.decoding.best_torch import in_order
-from repose.decoding.search import Found, Ints, beam_search, greedy, length_penalty
+from repose.decoding.best import best_token, best_tokens, in_order_on_device
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Ints, TokenHypothesis, beam_search, greedy
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.token_ids import END, PAD, START
 
@@ -73,17 +74,19 @@ def random_table(seed: int, vocabulary: int, sharpness: float = 1.5, coarse: boo
     return table
 
 
-def run_beam(table: Table, limits: Sequence[int], *, first_sentence: int = 0, **options: float) -> list[list[Found]]:
+def run_beam(
+    table: Table, limits: Sequence[int], options: SearchOptions, *, first_sentence: int = 0
+) -> list[list[TokenHypothesis]]:
     script = Script(table, len(limits), first_sentence)
-    return beam_search(script, script, limits, **options)  # type: ignore[arg-type]
+    return beam_search(script, script, limits, options)
 
 
-def run_greedy(table: Table, limits: Sequence[int]) -> list[Found]:
+def run_greedy(table: Table, limits: Sequence[int]) -> list[TokenHypothesis]:
     script = Script(table, len(limits))
-    return greedy(script, script, limits)
+    return greedy(script, script, limits, SearchOptions(1))
 
 
-def forced_score(table: Table, sentence: int, hypothesis: Found) -> float:
+def forced_score(table: Table, sentence: int, hypothesis: TokenHypothesis) -> float:
     output = (*hypothesis.tokens, END) if hypothesis.finished else hypothesis.tokens
     return sum(table(sentence, output[:i])[token] for i, token in enumerate(output))
 
@@ -158,14 +161,14 @@ def test_greedy_follows_the_best_token() -> None:
     ],
 )
 def test_length_penalty_flips_the_winner(alpha: float, tokens: Prefix, score: float, normalised: float) -> None:
-    [[found]] = run_beam(GARDEN_PATH, [4], beam_size=2, alpha=alpha)
+    [[found]] = run_beam(GARDEN_PATH, [4], SearchOptions(2, length_penalty=alpha))
     assert (found.tokens, found.finished) == (tokens, True)
     assert found.score == pytest.approx(score, abs=1e-6)
     assert found.normalised == pytest.approx(normalised, abs=1e-6)
 
 
 def test_a_beam_of_one_has_the_length_penalty_that_is_asked_for() -> None:
-    [[found]] = run_beam(GARDEN_PATH, [4], beam_size=1, alpha=1.5)
+    [[found]] = run_beam(GARDEN_PATH, [4], SearchOptions(1, length_penalty=1.5))
     assert found.tokens == (A, B)
     assert found.normalised == pytest.approx(math.log(0.3) / (8 / 6) ** 1.5, abs=1e-6)
 
@@ -180,45 +183,45 @@ def test_a_beam_of_one_has_the_length_penalty_that_is_asked_for() -> None:
 )
 def test_only_hypotheses_that_can_win_are_rows(alpha: float, num_hypotheses: int, row_counts: list[int]) -> None:
     script = Script(GARDEN_PATH, 1)
-    beam_search(script, script, [4], beam_size=2, alpha=alpha, num_hypotheses=num_hypotheses)
+    beam_search(script, script, [4], SearchOptions(2, length_penalty=alpha, num_hypotheses=num_hypotheses))
     assert script.row_counts == row_counts
 
 
 def test_n_best_list() -> None:
-    [found] = run_beam(GARDEN_PATH, [4], beam_size=4, alpha=0.0, num_hypotheses=4)
+    [found] = run_beam(GARDEN_PATH, [4], SearchOptions(4, length_penalty=0.0, num_hypotheses=4))
     assert [h.tokens for h in found] == [(B,), (A, B), (A,), (A, A)]
     assert [math.exp(h.score) for h in found] == pytest.approx([0.36, 0.3, 0.24, 0.06], abs=1e-6)
 
 
 def test_end_outside_the_beam_does_not_finish() -> None:
     table = scripted({(): {A: 0.5, B: 0.3, END: 0.2}, (A,): {A: 1.0}, (B,): {B: 1.0}})
-    [[narrow]] = run_beam(table, [2], beam_size=2)
+    [[narrow]] = run_beam(table, [2], SearchOptions(2))
     assert (narrow.tokens, narrow.finished) == ((A, A), False)
     assert narrow.score == pytest.approx(math.log(0.5), abs=1e-6)
     assert narrow.normalised == pytest.approx(math.log(0.5) / (7 / 6) ** 0.6, abs=1e-6)
-    [[wide]] = run_beam(table, [2], beam_size=3)
+    [[wide]] = run_beam(table, [2], SearchOptions(3))
     assert (wide.tokens, wide.finished) == ((), True)
 
 
 def test_an_end_takes_no_place_of_one_that_lives_on() -> None:
     """Of one row, END and as many tokens as the beam is wide are candidates: here the last of them wins."""
     table = scripted({(): {END: 0.4, A: 0.35, B: 0.25}, (A,): {A: 1.0}, (A, A): {A: 1.0}, (B,): {END: 1.0}})
-    [found] = run_beam(table, [3], beam_size=2, alpha=5.0)
+    [found] = run_beam(table, [3], SearchOptions(2, length_penalty=5.0))
     assert [h.tokens for h in found] == [(B,)]
 
 
 def test_unfinished_hypotheses_only_where_none_is_finished() -> None:
     table = scripted({(): {A: 0.9, B: 0.1}, (A,): {A: 1.0}, (B,): {END: 1.0}, (A, A): {A: 1.0}})
-    [found] = run_beam(table, [3], beam_size=2, num_hypotheses=2)
+    [found] = run_beam(table, [3], SearchOptions(2, num_hypotheses=2))
     assert [(h.tokens, h.finished) for h in found] == [((B,), True)]
-    [found] = run_beam(table, [1], beam_size=2, num_hypotheses=2)
+    [found] = run_beam(table, [1], SearchOptions(2, num_hypotheses=2))
     assert [(h.tokens, h.finished) for h in found] == [((A,), False), ((B,), False)]
 
 
 def test_maximum_length_counts_end() -> None:
     table = scripted({(): {A: 1.0}, (A,): {END: 0.75, B: 0.25}})
     for limit, expected in ((1, ((A,), False, 0.0)), (2, ((A,), True, math.log(0.75)))):
-        for found in (run_greedy(table, [limit])[0], run_beam(table, [limit], beam_size=3)[0][0]):
+        for found in (run_greedy(table, [limit])[0], run_beam(table, [limit], SearchOptions(3))[0][0]):
             assert (found.tokens, found.finished) == expected[:2]
             assert found.score == pytest.approx(expected[2], abs=1e-6)
 
@@ -226,22 +229,22 @@ def test_maximum_length_counts_end() -> None:
 def test_pad_and_start_are_never_chosen_and_scores_stay_the_models() -> None:
     table = scripted({(): {PAD: 0.4, START: 0.3, 1: 0.2, A: 0.1}, (1,): {PAD: 0.9, END: 0.1}, (A,): {END: 1.0}})
     assert run_greedy(table, [3])[0].tokens == (1,)
-    [found] = run_beam(table, [3], beam_size=2, alpha=0.0, num_hypotheses=2)
+    [found] = run_beam(table, [3], SearchOptions(2, length_penalty=0.0, num_hypotheses=2))
     assert [h.tokens for h in found] == [(A,), (1,)]
     assert [math.exp(h.score) for h in found] == pytest.approx([0.1, 0.02], abs=1e-6)
 
 
 def test_dead_end_returns_what_was_written() -> None:
     dead = scripted({(): {A: 0.7, B: 0.3}, (A,): {PAD: 1.0}, (B,): {START: 1.0}})
-    [[first, second]] = run_beam(dead, [5], beam_size=3, num_hypotheses=3)
+    [[first, second]] = run_beam(dead, [5], SearchOptions(3, num_hypotheses=3))
     assert (first.tokens, first.finished, second.tokens) == ((A,), False, (B,))
     assert first.score == pytest.approx(math.log(0.7), abs=1e-6)
     assert first.normalised == pytest.approx(math.log(0.7), abs=1e-6)  # penalty of one token: (6/6)^0.6
     (found,) = run_greedy(dead, [5])
     assert (found.tokens, found.finished, found.score) == (first.tokens, False, first.score)
     nothing = scripted({(): {}})
-    assert run_greedy(nothing, [5]) == [Found((), 0.0, False, 0.0)]
-    assert run_beam(nothing, [5, 5], beam_size=2) == [[Found((), 0.0, False, 0.0)]] * 2
+    assert run_greedy(nothing, [5]) == [TokenHypothesis((), 0.0, False, 0.0)]
+    assert run_beam(nothing, [5, 5], SearchOptions(2)) == [[TokenHypothesis((), 0.0, False, 0.0)]] * 2
 
 
 def test_dead_ends_beside_other_sentences() -> None:
@@ -249,7 +252,7 @@ def test_dead_ends_beside_other_sentences() -> None:
         going = sentence == 1 or len(prefix) < sentence
         return [-0.5 if going and token == A + sentence else -INF for token in range(8)]
 
-    found = run_beam(table, [9, 5, 9, 9], beam_size=2)
+    found = run_beam(table, [9, 5, 9, 9], SearchOptions(2))
     assert [(h.tokens, h.score, h.finished) for [h] in found] == [
         ((), 0.0, False),
         ((5, 5, 5, 5, 5), -2.5, False),
@@ -260,7 +263,7 @@ def test_dead_ends_beside_other_sentences() -> None:
 
 def test_one_dead_end_leaves_the_other_hypotheses_alone() -> None:
     table = scripted({(): {A: 0.7, B: 0.3}, (A,): {PAD: 1.0}, (B,): {END: 1.0}})
-    [found] = run_beam(table, [5], beam_size=2, num_hypotheses=2)
+    [found] = run_beam(table, [5], SearchOptions(2, num_hypotheses=2))
     assert [(h.tokens, h.finished) for h in found] == [((B,), True)]
 
 
@@ -270,12 +273,12 @@ def test_finished_sentences_leave_the_batch() -> None:
         return [0.0 if token == chosen else -INF for token in range(6)]
 
     script = Script(table, 4)
-    found = greedy(script, script, [9, 9, 9, 3])
+    found = greedy(script, script, [9, 9, 9, 3], SearchOptions(1))
     assert [h.tokens for h in found] == [(), (A,), (A, A), (A, A, A)]
     assert [h.finished for h in found] == [True, True, True, False]
     assert script.row_counts == [4, 3, 2]
     script = Script(table, 4)
-    assert [h.tokens for [h] in beam_search(script, script, [9, 9, 9, 3], beam_size=2)] == [
+    assert [h.tokens for [h] in beam_search(script, script, [9, 9, 9, 3], SearchOptions(2))] == [
         (),
         (A,),
         (A, A),
@@ -290,7 +293,7 @@ def test_wide_beam_finds_the_n_best_of_all_outputs(vocabulary: int, limit: int, 
     for seed in range(8):
         table = random_table(seed, vocabulary)
         expected = all_outputs(table, limit, vocabulary, alpha)[:7]
-        [found] = run_beam(table, [limit], beam_size=120, alpha=alpha, num_hypotheses=7)
+        [found] = run_beam(table, [limit], SearchOptions(120, length_penalty=alpha, num_hypotheses=7))
         assert [h.tokens for h in found] == [y for _, y in expected]
         assert [h.normalised for h in found] == pytest.approx([key for key, _ in expected], rel=1e-12)
 
@@ -311,8 +314,8 @@ def test_early_stop_changes_nothing(
     """Against a plain loop that searches on to the maximum length; also forced decoding, batch 1 and batch n."""
     num_hypotheses = data.draw(st.integers(1, beam_size))
     table = random_table(seed, vocabulary, coarse=coarse)
-    options = {"beam_size": beam_size, "alpha": alpha, "num_hypotheses": num_hypotheses}
-    found = run_beam(table, limits, **options)
+    options = SearchOptions(beam_size, alpha, num_hypotheses)
+    found = run_beam(table, limits, options)
     for i, limit in enumerate(limits):
         expected = beam_loop(table, i, limit, beam_size, alpha)[:num_hypotheses]
         if expected:
@@ -324,7 +327,7 @@ def test_early_stop_changes_nothing(
             assert h.finished == bool(expected)
             assert h.score == pytest.approx(forced_score(table, i, h), rel=1e-12)
             assert h.normalised == pytest.approx(h.score / ((5 + len(h.tokens) + h.finished) / 6) ** alpha, rel=1e-12)
-        assert run_beam(table, [limit], first_sentence=i, **options) == [found[i]]
+        assert run_beam(table, [limit], options, first_sentence=i) == [found[i]]
 
 
 @settings(max_examples=60)
@@ -341,7 +344,7 @@ def test_greedy_is_the_plain_loop_and_beam_one(seed: int, vocabulary: int, limit
     assert [h.score for h in found] == pytest.approx(
         [forced_score(table, i, h) for i, h in enumerate(found)], rel=1e-12
     )
-    assert run_beam(table, limits, beam_size=1) == [[h] for h in found]
+    assert run_beam(table, limits, SearchOptions(1)) == [[h] for h in found]
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor", "on a device"])
@@ -358,7 +361,7 @@ def test_best_tokens_are_those_of_a_stable_sort(vocabulary: int, levels: int, ki
         ranked = np.argsort(-allowed, axis=1, kind="stable")[:, :width]
         wanted = np.take_along_axis(allowed, ranked, 1)
         if kind == "on a device":
-            values, tokens = in_order(drawn, width)
+            values, tokens = in_order_on_device(drawn, width)
             possible = wanted > -INF
             assert (values == wanted).all()
             assert (tokens[possible] == ranked[possible]).all()
@@ -389,8 +392,8 @@ def test_an_array_and_a_tensor_are_searched_alike(seed: int) -> None:
             def step(*given: Any, script: Script = script, convert: Any = convert) -> Any:
                 return convert(script(*given))
 
-            how = {"beam_size": beam_size, "num_hypotheses": beam_size, "no_repeat": seed % 3}
-            found.append(beam_search(step, script, [5, 3, 7], **how))
+            options = SearchOptions(beam_size, num_hypotheses=beam_size, no_repeat_ngram_size=seed % 3)
+            found.append(beam_search(step, script, [5, 3, 7], options))
         assert found[0] == found[1]
 
 
@@ -398,7 +401,7 @@ def test_ties_go_to_the_earlier_beam_then_the_lower_token() -> None:
     def table(_: int, __: Prefix) -> list[float]:
         return [-8.0 if token == END else -1.0 for token in range(900)]
 
-    [found] = run_beam(table, [2], beam_size=3, num_hypotheses=3)
+    [found] = run_beam(table, [2], SearchOptions(3, num_hypotheses=3))
     assert [h.tokens for h in found] == [(1, 1), (1, 4), (1, 5)]
     assert run_greedy(table, [3])[0].tokens == (1, 1, 1)
 
@@ -409,15 +412,15 @@ def test_tensors_of_log_probabilities_are_not_changed() -> None:
     class Nothing:
         def select(self, rows: Ints) -> None: ...
 
-    greedy(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3])
-    beam_search(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3], beam_size=2)
+    greedy(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3], SearchOptions(1))
+    beam_search(lambda tokens, _: rows.expand(len(tokens), -1), Nothing(), [3], SearchOptions(2))
     assert torch.equal(rows, torch.full((1, 6), -1.8))
 
 
 def test_no_sentences() -> None:
     script = Script(GARDEN_PATH, 0)
-    assert greedy(script, script, []) == []
-    assert beam_search(script, script, [], beam_size=2) == []
+    assert greedy(script, script, [], SearchOptions(1)) == []
+    assert beam_search(script, script, [], SearchOptions(2)) == []
     assert script.row_counts == []
 
 
@@ -428,35 +431,37 @@ def test_nan_is_refused() -> None:
     with pytest.raises(ReposeError, match="NaN"):
         run_greedy(table, [3])
     with pytest.raises(ReposeError, match="NaN"):
-        run_beam(table, [3], beam_size=2)
+        run_beam(table, [3], SearchOptions(2))
 
 
 @pytest.mark.parametrize(
-    ("limits", "options", "message"),
+    ("options", "message"),
     [
-        ([3], {"beam_size": 0}, "beam_size is 0"),
-        ([3], {"beam_size": 2, "num_hypotheses": 3}, r"num_hypotheses is 3.*beam_size \(2\)"),
-        ([3], {"beam_size": 2, "num_hypotheses": 0}, "num_hypotheses is 0"),
-        ([3], {"beam_size": 2, "alpha": -0.5}, r"alpha is -0\.5"),
-        ([3], {"beam_size": 1, "alpha": math.nan}, "alpha is nan"),
+        ({"beam_size": 0}, "beam_size is 0"),
+        ({"beam_size": 1001}, r"must be from 1 \(greedy search\) to 1,000"),
+        ({"beam_size": 2.0}, r"beam_size is 2\.0, but must be a whole number"),
+        ({"beam_size": 2, "num_hypotheses": 3}, r"num_hypotheses is 3.*beam_size \(2\)"),
+        ({"beam_size": 2, "num_hypotheses": 0}, "num_hypotheses is 0"),
+        ({"beam_size": 2, "length_penalty": -0.5}, r"alpha is -0\.5"),
+        ({"beam_size": 1, "length_penalty": math.nan}, "alpha is nan"),
+        ({"beam_size": 1, "no_repeat_ngram_size": -1}, "no_repeat_ngram_size of decoding cannot be -1"),
     ],
 )
-def test_bad_arguments(limits: list[int], options: dict[str, float], message: str) -> None:
-    script = Script(GARDEN_PATH, len(limits))
+def test_options_out_of_range(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        beam_search(script, script, limits, **options)  # type: ignore[arg-type]
+        SearchOptions(**options)
 
 
-def test_greedy_checks_its_arguments() -> None:
-    script = Script(GARDEN_PATH, 1)
-    with pytest.raises(ConfigError, match="alpha"):
-        greedy(script, script, [3], alpha=-1.0)
+def test_options_are_python_s_numbers() -> None:
+    options = SearchOptions(np.int64(3), 1, np.int32(2), np.int64(0))  # type: ignore[arg-type]
+    assert options == SearchOptions(3, 1.0, 2)
+    assert [type(each) for each in dataclasses.astuple(options)] == [int, float, int, int]
 
 
 def test_length_penalty() -> None:
-    assert length_penalty(1, 0.6) == 1.0
-    assert length_penalty(7, 0.5) == pytest.approx(math.sqrt(2))
-    assert length_penalty(30, 0.0) == 1.0
+    assert SearchOptions(1, 0.6).penalty(1) == 1.0
+    assert SearchOptions(1, 0.5).penalty(7) == pytest.approx(math.sqrt(2))
+    assert SearchOptions(1, 0.0).penalty(30) == 1.0
 
 
 class Markov:
@@ -482,7 +487,7 @@ def test_cuda_finds_what_the_cpu_finds(beam_size: int) -> None:
     for device in (torch.device("cpu"), torch.device("cuda")):
         state = Markov(50, device)
         limits = [i % 13 + 1 for i in range(50)]
-        found.append(beam_search(state.step, state, limits, beam_size=beam_size, num_hypotheses=beam_size))
+        found.append(beam_search(state.step, state, limits, SearchOptions(beam_size, num_hypotheses=beam_size)))
     assert found[0] == found[1]
 
 
@@ -500,7 +505,9 @@ def test_no_n_tokens_in_a_row_are_said_twice(beam_size: int, n: int, limits: lis
 
     def search(no_repeat: int) -> list[tuple[int, ...]]:
         script = Script(table, 2)
-        found = beam_search(script, script, limits, beam_size=beam_size, num_hypotheses=1, no_repeat=no_repeat)
+        found = beam_search(
+            script, script, limits, SearchOptions(beam_size, num_hypotheses=1, no_repeat_ngram_size=no_repeat)
+        )
         return [hypotheses[0].tokens for hypotheses in found]
 
     def repeats(tokens: tuple[int, ...]) -> bool:
@@ -515,5 +522,5 @@ def test_what_may_be_said_twice_leaves_the_search_as_it_was() -> None:
     table = scripted({(): {A: 1.0}, (A,): {B: 1.0}, (A, B): {END: 1.0}})
     for no_repeat in (0, 2, 3):
         script = Script(table, 1)
-        (found,) = greedy(script, script, [6], no_repeat=no_repeat)
+        (found,) = greedy(script, script, [6], SearchOptions(1, no_repeat_ngram_size=no_repeat))
         assert found.tokens == (A, B)

@@ -19,8 +19,9 @@ from torch.nn import functional
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import stream
+from repose.decoding.load import load
 from repose.decoding.sampling import Sampling
-from repose.decoding.translator import MODEL_KIND, Translator, load
+from repose.decoding.translator import MODEL_KIND, Translator
 from repose.graphs.stacks import graphs_of
 from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset

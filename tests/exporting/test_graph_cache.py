@@ -10,6 +10,7 @@ import pytest
 import repose
 from repose.decoding import graph_cache
 from repose.decoding.engine import built
+from repose.decoding.options import SearchOptions
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -54,7 +55,7 @@ def test_graphs_that_a_translator_has_loaded_are_not_cleared_away(saving: Saving
     said = run_repose("cache", "--clear")[2]
     worker = built(again.engine.message())
     for beam_size in (1, 3):  # each has a graph of its own, which is opened now
-        found = again.engine.search([2, 5, 3], 9, beam_size=beam_size, alpha=0.0, num_hypotheses=1)
+        found = again.engine.search([2, 5, 3], 9, SearchOptions(beam_size))
         assert found is not None
     assert "0.0 MB of graphs of models removed\nthe graphs of 1 model stay, since they are in use\n" in said
     del again

@@ -19,10 +19,11 @@ import torch
 from tests.exporting.conftest import TINY, shaken
 
 import repose
-from repose.decoding import graph_cache, translator
+from repose.decoding import graph_cache
 from repose.decoding.engine import built
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import Translation, Translator
+from repose.decoding.options import SearchOptions
+from repose.decoding.translator import MODEL_KIND, Translation, Translator
 from repose.graphs import folder as graphs
 from repose.model.presets import preset
 from repose.saved_model import directory
@@ -55,7 +56,7 @@ def test_what_serves_it_says_which_weights_and_precision(saving: Saving, tmp_pat
     for folder, precision in ((model, None), (tmp_path / "out", "int8")):
         (about,) = read_catalogue([folder], []).models_json()
         assert (about["sha256"], about["precision"]) == (digest, precision)
-        loaded, *_ = directory.load(model, translator.MODEL_KIND)
+        loaded, *_ = directory.load(model, MODEL_KIND)
         assert about["parameters"] == sum(p.numel() for p in loaded.parameters())
         metrics = Metrics()
         metrics.set_models([about], "fp32")
@@ -321,7 +322,7 @@ def test_graphs_are_made_once(saving: Saving, monkeypatch: pytest.MonkeyPatch, t
     first = repose.load(model)
     assert first.engine.name == "onnx"
     (kept,) = [path for path in (tmp_path / "home" / "onnx").iterdir() if path.is_dir()]
-    monkeypatch.setattr(translator.directory, "load", lambda *_: pytest.fail("the model is not needed again"))
+    monkeypatch.setattr(directory, "load", lambda *_: pytest.fail("the model is not needed again"))
     again = repose.load(model)
     assert texts(again.translate(TEXTS)) == texts(first.translate(TEXTS))
     (kept / "step.onnx").write_bytes(b"")
@@ -352,7 +353,7 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
     repose.export(saving("reinforced", positions="interleaved"), to="onnx", out=tmp_path / "out")
     assert repose.load(tmp_path / "out").translate(TEXTS[:1], beam_size=1) != expected
     assert loaded.translate(TEXTS[:1], beam_size=1)[0].text == expected[0].text
-    assert loaded.engine.search([2, 5, 3], 9, beam_size=1, alpha=0.0, num_hypotheses=1) is None
+    assert loaded.engine.search([2, 5, 3], 9, SearchOptions(1)) is None
     _, read = pickle.loads(loaded.engine.message())
     with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
         OnnxEngine.of_message(read)
@@ -464,7 +465,7 @@ def test_a_relative_path_outlives_a_change_of_the_current_folder(
     monkeypatch.chdir(tmp_path / "elsewhere")
     assert isinstance(built(exported.engine.message()), OnnxEngine), "as a worker that is started now"
     for beam_size in (1, 3):  # each has a graph of its own, which is opened now
-        found = exported.engine.search([2, 5, 3], 9, beam_size=beam_size, alpha=0.0, num_hypotheses=1)
+        found = exported.engine.search([2, 5, 3], 9, SearchOptions(beam_size))
         assert found is not None
     assert model.model.architecture.max_length == model.max_length, "the torch model is loaded now"
 

@@ -13,7 +13,8 @@ from torch import nn
 
 from repose.decoding import onnx_engine
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.search import Found, beam_search
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import TokenHypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
 from repose.exporting.why_not import ctranslate2
@@ -64,12 +65,12 @@ def both(a: Architecture, folder: Path) -> tuple[TorchEngine, OnnxEngine]:
 
 def both_ways(
     graphs: OnnxEngine, source: list[int], limit: int, *, beam_size: int, num_hypotheses: int = 1
-) -> tuple[list[Found], list[Found]]:
+) -> tuple[list[TokenHypothesis], list[TokenHypothesis]]:
     """What a search finds for one sentence step by step, and in one call."""
-    asked: dict[str, Any] = {"beam_size": beam_size, "alpha": 0.6, "num_hypotheses": num_hypotheses}
-    at_once = graphs.search(source, limit, **asked)
+    options = SearchOptions(beam_size, num_hypotheses=num_hypotheses)
+    at_once = graphs.search(source, limit, options)
     assert at_once is not None
-    return beam_search(graphs.step, graphs.start([source]), [limit], **asked)[0], at_once
+    return beam_search(graphs.step, graphs.start([source]), [limit], options)[0], at_once
 
 
 def check(a: Architecture, folder: Path) -> None:
@@ -84,7 +85,7 @@ def check(a: Architecture, folder: Path) -> None:
         np.testing.assert_allclose(other.log_probs, true.log_probs, atol=near)
         assert other.predictions == one.predictions
     sources, targets = sources[:-1], targets[:-1]
-    batch = Batch(sources, [7, 3, 9, 5], beam_size=3, alpha=0.6, num_hypotheses=3)
+    batch = Batch(sources, [7, 3, 9, 5], SearchOptions(3, num_hypotheses=3))
     for hypotheses, others in zip(batch.search(ours), batch.search(graphs), strict=True):
         assert [h.tokens for h in hypotheses] == [h.tokens for h in others]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in others], abs=1e-3)
@@ -204,7 +205,7 @@ def test_a_sentence_alone_takes_one_call(beam_size: int, tmp_path: Path, monkeyp
     _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
     by_steps, at_once = both_ways(graphs, [2, 5, 6, 7, 3], 9, beam_size=beam_size)
     monkeypatch.setattr(graphs, "step", None)
-    assert Batch([[2, 5, 6, 7, 3]], [9], beam_size, alpha=0.6).search(graphs) == [at_once]
+    assert Batch([[2, 5, 6, 7, 3]], [9], SearchOptions(beam_size)).search(graphs) == [at_once]
     assert [h.tokens for h in at_once] == [h.tokens for h in by_steps]
 
 
@@ -221,10 +222,10 @@ def test_where_a_sentence_goes_step_by_step(
         path.unlink()
     else:
         path.write_bytes(b"?")
-    source, asked = [2, 5, 6, 7, 3], {"beam_size": beam_size, "alpha": 0.6, "num_hypotheses": 1}
-    assert graphs.search(source, 9, **asked) is None
-    expected = beam_search(graphs.step, graphs.start([source]), [9], **asked)
-    assert Batch([source], [9], **asked).search(graphs) == expected
+    source, options = [2, 5, 6, 7, 3], SearchOptions(beam_size)
+    assert graphs.search(source, 9, options) is None
+    expected = beam_search(graphs.step, graphs.start([source]), [9], options)
+    assert Batch([source], [9], options).search(graphs) == expected
 
 
 @pytest.mark.parametrize("size", [23, 1024, 1031, 1100])
@@ -267,7 +268,7 @@ def test_a_sentence_alone_is_refused_where_probabilities_are_none(beam_size: int
     facts = write_graphs(tmp_path, model)
     graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
     with pytest.raises(ReposeError, match="NaN"):
-        graphs.search([2, 5, 3], 5, beam_size=beam_size, alpha=0.6, num_hypotheses=1)
+        graphs.search([2, 5, 3], 5, SearchOptions(beam_size))
 
 
 def test_rough_numbers_that_mislead_are_noticed(tmp_path: Path) -> None:
@@ -279,10 +280,10 @@ def test_rough_numbers_that_mislead_are_noticed(tmp_path: Path) -> None:
     model.output.bias.data[100:200] = 30.0
     facts = write_graphs(tmp_path, model)
     graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
-    asked: dict[str, Any] = {"beam_size": 1, "alpha": 0.6, "num_hypotheses": 1}
-    assert graphs.search([2, 5, 3], 5, **asked) is None
-    expected = beam_search(graphs.step, graphs.start([[2, 5, 3]]), [5], **asked)
-    assert Batch([[2, 5, 3]], [5], **asked).search(graphs) == expected
+    options = SearchOptions(1)
+    assert graphs.search([2, 5, 3], 5, options) is None
+    expected = beam_search(graphs.step, graphs.start([[2, 5, 3]]), [5], options)
+    assert Batch([[2, 5, 3]], [5], options).search(graphs) == expected
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -298,20 +299,13 @@ def test_a_sentence_alone_in_int8_is_near(beam_size: int, widths: dict[str, int]
         (tmp_path / name).mkdir()
         facts = write_graphs(tmp_path / name, model, int8=name == "int8")
         graphs = OnnxEngine(GraphFolder(tmp_path / name / ENCODER, tmp_path / name / STEP, facts, {}))
-        hypotheses = graphs.search([2, 5, 6, 7, 3], 9, beam_size=beam_size, alpha=0.6, num_hypotheses=1)
+        hypotheses = graphs.search([2, 5, 6, 7, 3], 9, SearchOptions(beam_size))
         assert hypotheses is not None
         found[name] = hypotheses[0]
     assert found["int8"].score != found["fp32"].score
     tokens = [2, *found["int8"].tokens, *([3] if found["int8"].finished else [])]
     (forced,) = TorchEngine(model).force([[2, 5, 6, 7, 3]], [tokens])
     assert found["int8"].score == pytest.approx(forced.log_probs.sum(), abs=0.2)
-
-
-@pytest.mark.parametrize("asked", [{"alpha": -1.0}, {"beam_size": 0}, {"num_hypotheses": 3}])
-def test_settings_out_of_range_are_refused_for_one_sentence_too(asked: dict[str, Any], tmp_path: Path) -> None:
-    _, graphs = both(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]), tmp_path)
-    with pytest.raises(ConfigError):
-        Batch([[2, 5, 3]], [9], **{"beam_size": 2, "alpha": 0.6, **asked}).search(graphs)
 
 
 def test_the_weights_are_on_disk_once(tmp_path: Path) -> None:

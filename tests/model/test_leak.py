@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from repose.decoding.options import SearchOptions
 from repose.decoding.search import greedy
 from repose.decoding.torch_engine import TorchEngine
 from repose.model.architecture import TokenNormKind
@@ -137,7 +138,7 @@ def learn_synonyms(kind: TokenNormKind, updates: int = 1500) -> tuple[float, flo
         logits = model(src, tgt[:, :-1])[:, :-1]
         loss = functional.cross_entropy(logits.flatten(0, 1), tgt[:, 1:-1].flatten())
         engine = TorchEngine(model)
-        hypotheses = greedy(engine.step, engine.start(src.tolist()), [LENGTH + 1] * 512)
+        hypotheses = greedy(engine.step, engine.start(src.tolist()), [LENGTH + 1] * 512, SearchOptions(1))
     right = sum(
         (word - FIRST) // SYNONYMS == concept - FIRST
         for h, concepts in zip(hypotheses, src[:, 1:-1].tolist(), strict=True)

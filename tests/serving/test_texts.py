@@ -30,14 +30,14 @@ def test_nothing_of_a_text_is_lost(text: str) -> None:
 
 
 def test_a_sentence_without_so_many_translations_has_its_best() -> None:
-    whole = SplitText((Part("", "One.", " "), Part("", "Two.", "")), (3, 3), False)
+    whole = SplitText((Part("", "One.", " "), Part("", "Two.", "")), False, (3, 3))
     answers = [Answer(("Un.", "Uno.", "Una.")), Answer(("Deux.", "Dos."))]
     assert texts_of(whole, answers, 1) == ["Uno.", "Dos."]
     assert texts_of(whole, answers, 2) == ["Una.", "Deux."]
 
 
 def test_alternatives_are_neither_empty_nor_the_best_nor_twice_there() -> None:
-    whole = SplitText((Part("", "One.", ""),), (3,), False)
+    whole = SplitText((Part("", "One.", ""),), False, (3,))
     answer = Answer(("Un.", "", "Uno.", "Un.", "Uno.", " ", "Una."))
     assert further(whole, [answer], 6) == {"Uno.": 2, "Una.": 6}
 

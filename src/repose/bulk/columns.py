@@ -15,7 +15,7 @@ from repose.data.tables import present
 from repose.system.errors import ConfigError, DataError
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
-"""Of the command line, for the fields of a job, by their number."""
+"""Options of the command line that name the fields of a job, by the number of fields."""
 
 
 def taken(name: str, field: str, added: Sequence[str]) -> DataError:

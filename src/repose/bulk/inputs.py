@@ -31,7 +31,7 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
 
 MAX_RECORD_BYTES = 1 << 24
-"""Of a longer line of JSONL nothing is read."""
+"""Bytes of a line of JSONL; nothing is read of a longer one."""
 _LOOKED_AT = 100
 """Records in which a field must be."""
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
@@ -71,9 +71,9 @@ class ScannedInput:
     sizes: tuple[int, ...]
     """Bytes of the files."""
     sha256: tuple[str, ...]
-    """Of the files."""
+    """Digests of the files."""
     stamps: tuple[str, ...]
-    """Of the files (`storage.stamp`)."""
+    """Sizes and times of the files (`storage.stamp`)."""
     lines: int
     columns: tuple[int, ...] = TWO_COLUMNS
     """In TSV: where source and target stand, and how many columns there are."""
@@ -84,7 +84,7 @@ class ScannedInput:
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> Self:
-        """As `dataclasses.asdict` wrote it."""
+        """The input that `dataclasses.asdict` wrote."""
         values: dict[str, Any] = dict(content)
         for name, value in values.items():
             values[name] = tuple(value) if isinstance(value, list) else value

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from repose.bulk.line_work import Work
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.shards import Ended, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import Work
 from repose.bulk.worker import WorkerProcess
 from repose.system.errors import ReposeError
 
@@ -31,7 +31,7 @@ class Tally:
     lines: int = 0
     tokens: int = 0
     shards: int = 0
-    """That are done, by whomever."""
+    """Shards that are done, by whomever."""
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -40,7 +40,8 @@ class Tally:
         return self.lines / max(time.monotonic() - self.began, 1e-3)
 
 
-Watch = Callable[[Tally], None]
+OnProgress = Callable[[Tally], None]
+"""Called with what was done so far, as often as there is more."""
 
 
 @dataclass
@@ -52,13 +53,13 @@ class Queue:
     tries: dict[int, int] = field(default_factory=dict)
 
     def next(self) -> Shard | None:
-        """One to begin, if there is one now."""
+        """The next shard to begin, if there is one now."""
         if not self.waiting:
             self.waiting, self.elsewhere = self.elsewhere, []
         return self.waiting.pop(0) if self.waiting else None
 
     def lose(self, shard: Shard, error: ReposeError, *, again: bool = True) -> None:
-        """One whose process died is begun `again`. Raises the error where that has happened too often."""
+        """Have a shard whose process died begun `again`. Raises the error where that has happened too often."""
         self.tries[shard.number] = self.tries.get(shard.number, 0) + 1
         if self.tries[shard.number] >= TRIES:
             raise error
@@ -67,7 +68,7 @@ class Queue:
 
 
 def run_here(
-    store: Store, plan: Plan, shards: Sequence[Shard], work: Work, *, watch: Watch, stop: threading.Event
+    store: Store, plan: Plan, shards: Sequence[Shard], work: Work, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
     """Work on shards in this process, until all are done: whether they are; not where `stop` was set.
 
@@ -75,16 +76,16 @@ def run_here(
     """
     tally, shards_left = Tally(), Queue(list(shards))
 
-    def tell(lines: int, tokens: int) -> None:
+    def count_window(lines: int, tokens: int) -> None:
         tally.lines += lines
         tally.tokens += tokens
-        watch(tally)
+        on_progress(tally)
 
     while not stop.is_set() and (shard := shards_left.next()) is not None:
-        match run_shard(store, plan, shard, work, tell=tell, stop=stop.is_set):
+        match run_shard(store, plan, shard, work, on_window=count_window, stop=stop.is_set):
             case Ended.DONE:
                 tally.shards += 1
-                watch(tally)
+                on_progress(tally)
             case Ended.BUSY:
                 shards_left.elsewhere.append(shard)
                 if not shards_left.waiting:
@@ -95,10 +96,10 @@ def run_here(
 
 
 def run_in_processes(
-    store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, watch: Watch, stop: threading.Event
+    store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
-    """As `run_here`, in so many processes. Raises also ReposeError where processes die again and again."""
-    runner = _Runner(store, plan, shards, watch, stop)
+    """Do as `run_here` does, in so many processes. Raises also ReposeError where processes die again and again."""
+    runner = _Runner(store, plan, shards, on_progress, stop)
     with runner.crew(workers):
         return runner.run()
 
@@ -106,8 +107,10 @@ def run_in_processes(
 class _Runner:
     """Hands shards to processes; each has a thread here that talks to it."""
 
-    def __init__(self, store: Store, plan: Plan, shards: Sequence[Shard], watch: Watch, stop: threading.Event) -> None:
-        self._where, self._identity, self._watch, self._stop = store.where, plan.identity, watch, stop
+    def __init__(
+        self, store: Store, plan: Plan, shards: Sequence[Shard], on_progress: OnProgress, stop: threading.Event
+    ) -> None:
+        self._where, self._identity, self._on_progress, self._stop = store.where, plan.identity, on_progress, stop
         self._queue, self._total = Queue(list(shards)), len(shards)
         self._tally = Tally()
         self._lock, self._end = threading.Lock(), threading.Event()
@@ -162,7 +165,7 @@ class _Runner:
                     continue
                 process = process or self._started()
                 try:
-                    ended = process.run(shard.number, self._told)
+                    ended = process.run(shard.number, self._count_window)
                     if ended is Ended.STOPPED and not self._end.is_set():  # by a SIGTERM that was not ours
                         raise EOFError
                     self._enter(shard, ended)
@@ -191,17 +194,17 @@ class _Runner:
         with self._lock:
             if ended is Ended.DONE:
                 self._tally.shards += 1
-                self._watch(self._tally)
+                self._on_progress(self._tally)
             elif ended is Ended.BUSY:
                 self._queue.elsewhere.append(shard)
         if ended is Ended.BUSY:
             self._end.wait(LOOK)
 
-    def _told(self, lines: int, tokens: int) -> None:
+    def _count_window(self, lines: int, tokens: int) -> None:
         with self._lock:
             self._tally.lines += lines
             self._tally.tokens += tokens
-            self._watch(self._tally)
+            self._on_progress(self._tally)
 
     def _started(self) -> WorkerProcess:
         process = WorkerProcess(self._where, self._identity)

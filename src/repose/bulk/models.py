@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from repose.bulk.plan import UsedModel
+from repose.decoding.load import load
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import Translator, load
+from repose.decoding.translator import Translator
 from repose.graphs.folder import is_graph_folder
 from repose.saved_model import hub
 from repose.system.errors import CheckpointError
@@ -52,7 +53,10 @@ def used(folder: Path, device: str, precision: str | None, engine: str) -> tuple
 
 
 def loaded(model: UsedModel) -> Translator:
-    """It, in a process that works on shards. Raises CheckpointError where it has changed, and what `load` raises."""
+    """The model, loaded in a process that works on shards.
+
+    Raises CheckpointError where it has changed, and what `load` raises.
+    """
     # An export says itself in which precision it is; the default of a model directory is fp32.
     translator = load(model.folder, model.device, 1, model.precision, model.engine)
     if digest(translator) != model.sha256:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from repose._version import __version__
-from repose.bulk.local import TRIES, Queue, Tally, Watch
+from repose.bulk.local import TRIES, OnProgress, Queue, Tally
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.shards import Ended
 from repose.bulk.storage import Store
-from repose.bulk.worker import Begun
+from repose.bulk.worker import LoadedJob
 from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError, ReposeError, user_message
 
@@ -32,23 +32,23 @@ GRACE = 30.0
 
 
 class Actor:
-    """On a machine of the cluster: the job and its model, loaded when the first shard comes."""
+    """A process on a machine of the cluster, with the job and its model, loaded when the first shard comes."""
 
     def __init__(self, where: str, identity: str, version: str) -> None:
         self._given = (where, identity, version)
-        self._begun: Begun | None = None
+        self._loaded: LoadedJob | None = None
         self._stop = threading.Event()
 
     def run(self, shard: int) -> tuple[str, int, int]:
         """How it ended, and lines and tokens that were done. An error that a user can mend is `error: ...`."""
         counts = [0, 0]
 
-        def tell(lines: int, tokens: int) -> None:
+        def count_window(lines: int, tokens: int) -> None:
             counts[0] += lines
             counts[1] += tokens
 
         try:
-            ended = Ended.STOPPED if self._stop.is_set() else self._job().run(shard, tell, self._stop.is_set)
+            ended = Ended.STOPPED if self._stop.is_set() else self._job().run(shard, count_window, self._stop.is_set)
         except Exception as error:
             if (message := user_message(error)) is None:
                 raise
@@ -56,15 +56,15 @@ class Actor:
         return str(ended), counts[0], counts[1]
 
     def stop(self) -> None:
-        """After the window under way."""
+        """Stop after the window under way."""
         self._stop.set()
 
-    def _job(self) -> Begun:
+    def _job(self) -> LoadedJob:
         where, identity, version = self._given
         if version != __version__:
             raise ConfigError(f"a machine has repose {__version__}, this one {version}: install the same on both")
-        self._begun = self._begun or Begun(where, identity)
-        return self._begun
+        self._loaded = self._loaded or LoadedJob(where, identity)
+        return self._loaded
 
 
 def run_on_ray(
@@ -74,7 +74,7 @@ def run_on_ray(
     *,
     address: str | None,
     workers: int | None,
-    watch: Watch,
+    on_progress: OnProgress,
     stop: threading.Event,
 ) -> bool:
     """Work on shards until all are done: whether they are; not where `stop` was set.
@@ -89,7 +89,7 @@ def run_on_ray(
         number = min(len(shards), workers or int(ray.cluster_resources().get(kind, 0)))
         if not number:
             raise ConfigError(f"the Ray cluster has no {kind}: add a machine, or choose --device cpu")
-        return _Driver(ray, store, plan, watch, stop, {f"num_{kind.lower()}s": 1}, number).run(shards)
+        return _Driver(ray, store, plan, on_progress, stop, {f"num_{kind.lower()}s": 1}, number).run(shards)
 
 
 class _Driver:
@@ -98,12 +98,12 @@ class _Driver:
         ray: Any,
         store: Store,
         plan: Plan,
-        watch: Watch,
+        on_progress: OnProgress,
         stop: threading.Event,
         resources: dict[str, int],
         number: int,
     ) -> None:
-        self._ray, self._watch, self._stop = ray, watch, stop
+        self._ray, self._on_progress, self._stop = ray, on_progress, stop
         kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # retried here, elsewhere
         given = (store.where, plan.identity, __version__)
@@ -184,7 +184,7 @@ class _Driver:
         if ended == Ended.DONE:
             self._done.add(shard.number)
             tally.shards = len(self._done)
-            self._watch(tally)
+            self._on_progress(tally)
         elif ended == Ended.BUSY:
             if self._is_open(shard):
                 self._busy.append(shard)

@@ -1,4 +1,4 @@
-"""The part of a shard, as it is written, and parts as they are merged: lines, JSON objects, or rows."""
+"""The part of a shard as it is written: lines, JSON objects, or rows."""
 
 import contextlib
 import json
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from repose.bulk.inputs import Record, Window
+from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
-from repose.bulk.work import Result
 
 
 class PartWriter(Protocol):

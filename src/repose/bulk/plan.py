@@ -38,7 +38,7 @@ class UsedModel:
     folder: str
     """Not part of the identity: it may lie elsewhere when the job goes on."""
     sha256: str
-    """Of what its translations depend on (`repose.bulk.models.digest`)."""
+    """The digest of what its translations depend on (`repose.bulk.models.digest`)."""
     engine: str
     """torch or onnx; never auto, which may mean something else on another machine."""
     precision: str
@@ -65,9 +65,9 @@ class Job:
     """In text: source, tab, translation."""
     failed: Failed = "keep"
     checks: bool = False
-    """Of pairs: lengths, copies, scripts, languages."""
+    """Whether pairs are checked: lengths, copies, scripts, languages."""
     tags: tuple[str | None, ...] = ()
-    """Of pairs: what each model reads before a source."""
+    """What each model reads before a source, where pairs are scored."""
     version: str = __version__
 
     def identified(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class Job:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """In JSONL and Parquet: the fields that the output adds to those of the input, `into` first."""
+        """The fields that the output adds to those of the input in JSONL and Parquet, `into` first."""
         if self.work == "score" or self.format not in ("jsonl", "parquet"):
             return ()
         score = ("score",) if self.scores else ()
@@ -89,7 +89,7 @@ class Job:
 
     @property
     def suffix(self) -> str:
-        """Of parts, and of what they are merged into."""
+        """How the names of parts end, and that of what they are merged into."""
         if self.work == "score":
             return ".tsv"
         return {"jsonl": ".jsonl", "parquet": ".parquet"}.get(self.format, ".txt")
@@ -114,7 +114,7 @@ class Shard:
 
     @property
     def stem(self) -> str:
-        """Of its files' names."""
+        """What the names of its files begin with."""
         return f"{self.number:06d}"
 
 
@@ -128,7 +128,7 @@ class Plan:
 
     @property
     def lines(self) -> int:
-        """Of all inputs."""
+        """The lines of all inputs."""
         return sum(one.lines for one in self.inputs)
 
     @cached_property

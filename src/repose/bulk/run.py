@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Sequence
 
-from repose.bulk.local import Watch, run_here, run_in_processes
+from repose.bulk.line_work import work_with
+from repose.bulk.local import OnProgress, run_here, run_in_processes
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store
-from repose.bulk.work import work_with
 from repose.decoding.translator import Translator
 from repose.system.device import available_cores, check_workers
 
@@ -20,7 +20,7 @@ def run_shards(
     on: str,
     address: str | None = None,
     workers: int | None = None,
-    watch: Watch = lambda _tally: None,
+    on_progress: OnProgress = lambda _tally: None,
     stop: threading.Event | None = None,
 ) -> bool:
     """Work on shards until all are done: whether they are; not where `stop` was set.
@@ -35,12 +35,12 @@ def run_shards(
         from repose.bulk.on_ray import run_on_ray
 
         models.clear()
-        return run_on_ray(store, plan, shards, address=address, workers=workers, watch=watch, stop=stop)
+        return run_on_ray(store, plan, shards, address=address, workers=workers, on_progress=on_progress, stop=stop)
     if workers is None:
         workers = available_cores() if plan.job.models[0].device == "cpu" else 1
     check_workers(workers)
     workers = min(workers, len(shards))
     if workers > 1:
         models.clear()  # each process has its own
-        return run_in_processes(store, plan, shards, workers, watch=watch, stop=stop)
-    return run_here(store, plan, shards, work_with(plan.job, models), watch=watch, stop=stop)
+        return run_in_processes(store, plan, shards, workers, on_progress=on_progress, stop=stop)
+    return run_here(store, plan, shards, work_with(plan.job, models), on_progress=on_progress, stop=stop)

@@ -13,8 +13,8 @@ from enum import StrEnum
 import numpy as np
 
 from repose.bulk.inputs import Failure, Record
+from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
-from repose.bulk.work import Result
 from repose.data import language
 from repose.data.scripts import unseen_script
 from repose.data.tags import direction

@@ -17,14 +17,14 @@ from typing import Self
 
 from repose.bulk.columns import schema_of_all
 from repose.bulk.inputs import UNPACKING, changed, digest, windows
+from repose.bulk.line_work import Work
 from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store, blocks, open_input
-from repose.bulk.work import Work
 from repose.system.errors import BusyError, DataError
 
-Tell = Callable[[int, int], None]
-"""Of lines and tokens of a window that is done."""
+OnWindow = Callable[[int, int], None]
+"""Called after each window with the numbers of its lines and of its tokens."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Manifest:
     """What a finished shard holds."""
 
     identity: str
-    """Of the job."""
+    """The identity of the job."""
     shard: int
     lines: int
-    """That were read."""
+    """Lines that were read."""
     written: int
     """Lines, records or rows of the part."""
     tokens: int
-    """That the model read."""
+    """Tokens that the model read."""
     failed: dict[str, int]
     """Lines that failed, by reason."""
     too_long: int
@@ -48,9 +48,9 @@ class Manifest:
     finished: float
     """Seconds since 1970."""
     bytes: int
-    """Of the part."""
+    """The size of the part."""
     sha256: str
-    """Of the part."""
+    """The digest of the part."""
 
     @classmethod
     def read(cls, store: Store, plan: Plan, shard: Shard) -> Self | None:
@@ -86,7 +86,7 @@ def run_shard(
     shard: Shard,
     work: Work,
     *,
-    tell: Tell = lambda _lines, _tokens: None,
+    on_window: OnWindow = lambda _lines, _tokens: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
     """Work on a shard unless it is done, or another process is at work on it; what was done of it is given up where
@@ -99,7 +99,7 @@ def run_shard(
             store.remove_half_written(plan.part(shard))
             store.remove_half_written(plan.manifest(shard))
             try:
-                manifest = _write(store, plan, shard, work, tell, stop)
+                manifest = _write(store, plan, shard, work, on_window, stop)
             except _StoppedError:
                 return Ended.STOPPED
             store.write(plan.manifest(shard), (json.dumps(asdict(manifest)) + "\n").encode())
@@ -111,7 +111,9 @@ class _StoppedError(Exception):
     """Leaves the block that writes a part."""
 
 
-def _write(store: Store, plan: Plan, shard: Shard, work: Work, tell: Tell, stop: Callable[[], bool]) -> Manifest:
+def _write(
+    store: Store, plan: Plan, shard: Shard, work: Work, on_window: OnWindow, stop: Callable[[], bool]
+) -> Manifest:
     began, lines, written, tokens, too_long = time.monotonic(), 0, 0, 0, 0
     failed: Counter[str] = Counter()
     one, job = plan.inputs[shard.input], plan.job
@@ -125,7 +127,7 @@ def _write(store: Store, plan: Plan, shard: Shard, work: Work, tell: Tell, stop:
                 tokens += read
                 too_long += sum(result.too_long for result in results)
                 failed.update(result.failure for result in results if result.failure is not None)
-                tell(len(results), read)
+                on_window(len(results), read)
                 if stop() and lines < shard.lines:
                     raise _StoppedError
         if lines != shard.lines:

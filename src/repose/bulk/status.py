@@ -17,12 +17,12 @@ class Status:
 
     shards: int
     lines: int
-    """Of all inputs."""
+    """The lines of all inputs."""
     shards_done: int = 0
     lines_done: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    """Of all workers together."""
+    """The time of all workers together."""
     failed: Counter[str] = field(default_factory=Counter)
     too_long: int = 0
     rate: float = 0.0
@@ -32,12 +32,12 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """At that rate; None where nothing is known."""
+        """How long the rest takes at that rate; None where nothing is known."""
         return (self.lines - self.lines_done) / self.rate if self.rate else None
 
 
 def status(store: Store, plan: Plan) -> Status:
-    """Of a job: what its manifests say. A shard that is under way is not counted."""
+    """How far a job is, as its manifests say. A shard that is under way is not counted."""
     found = Status(len(plan.shards), plan.lines)
     there = set(store.names("parts"))
     manifests = []

@@ -96,7 +96,7 @@ class Store(ABC):
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """Of the files in a folder, without it, sorted."""
+        """The names of the files in a folder, without the folder's, sorted."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
@@ -126,7 +126,7 @@ class Store(ABC):
 
 
 class FolderStore(Store):
-    """In a folder of a file system."""
+    """A store in a folder of a file system."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.where = folder, str(folder)
@@ -168,7 +168,7 @@ class FolderStore(Store):
 
 
 class UrlStore(Store):
-    """In an object store. A part is written on this machine's disk and then sent, which a store does in one step."""
+    """A store in an object store. A part is written on this machine's disk and then sent, which is one step there."""
 
     def __init__(self, url: str) -> None:
         self.where = url

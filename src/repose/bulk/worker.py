@@ -10,15 +10,15 @@ import signal
 import threading
 from typing import Any
 
-from repose.bulk.shards import Ended, Tell, run_shard
+from repose.bulk.line_work import work_of
+from repose.bulk.shards import Ended, OnWindow, run_shard
 from repose.bulk.storage import Store
-from repose.bulk.work import work_of
 from repose.system.errors import ConfigError, DataError, ReposeError, UserMessage, user_message
 from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper
 
 
 class WorkerProcess:
-    """One of them. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
+    """A process that works on shards. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises ReposeError where the system starts no more processes."""
@@ -29,7 +29,7 @@ class WorkerProcess:
         self._first = {"where": where, "identity": identity}
         self._stopped = False
 
-    def run(self, shard: int, tell: Tell) -> Ended:
+    def run(self, shard: int, on_window: OnWindow) -> Ended:
         """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
         first, self._first = self._first, {}
         for message in ([first] if first else []) + [shard]:
@@ -37,7 +37,7 @@ class WorkerProcess:
         while True:
             answer = self._receive()
             if "window" in answer:
-                tell(*answer["window"])
+                on_window(*answer["window"])
             elif "ended" in answer:
                 ended = Ended(answer["ended"])
                 self._stopped = ended is Ended.STOPPED
@@ -62,17 +62,17 @@ class WorkerProcess:
         return dict(json.loads(line))
 
     def failure(self) -> ReposeError:
-        """One sentence for its death."""
+        """The error that says how it died."""
         code = -signal.SIGTERM if self._stopped else self._process.wait()
         return ReposeError(f"a process that worked on a shard {how_it_ended(code)}: run it again, with fewer --workers")
 
     def ask_to_stop(self) -> None:
-        """After the window under way."""
+        """Ask it to stop after the window under way."""
         with contextlib.suppress(OSError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """At once; a waiting `run` then raises EOFError."""
+        """Kill it at once; a waiting `run` then raises EOFError."""
         with contextlib.suppress(OSError):
             self._process.kill()
 
@@ -95,9 +95,9 @@ def main() -> None:
 
     with contextlib.suppress(BrokenPipeError):
         try:
-            begun = Begun(**json.loads(source.readline() or b"{}"))
+            job = LoadedJob(**json.loads(source.readline() or b"{}"))
             while (line := source.readline()) and not stop.is_set():
-                ended = begun.run(int(line), lambda lines, tokens: answer({"window": [lines, tokens]}), stop.is_set)
+                ended = job.run(int(line), lambda lines, tokens: answer({"window": [lines, tokens]}), stop.is_set)
                 answer({"ended": ended})
         except BrokenPipeError:
             raise
@@ -107,8 +107,8 @@ def main() -> None:
             answer({"error": message.sentence, "code": message.exit_code})
 
 
-class Begun:
-    """A job in a process that works on its shards, with the model."""
+class LoadedJob:
+    """A job with its models, loaded in a process that works on its shards."""
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises DataError where the job is not there, or another one; and what loading the model raises."""
@@ -120,6 +120,6 @@ class Begun:
             raise DataError(f"{where} holds another job by now: choose another --out")
         self.work = work_of(self.plan.job)
 
-    def run(self, shard: int, tell: Tell, stop: Any) -> Ended:
-        """As `run_shard`."""
-        return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, tell=tell, stop=stop)
+    def run(self, shard: int, on_window: OnWindow, stop: Any) -> Ended:
+        """Work on a shard as `run_shard` does."""
+        return run_shard(self.store, self.plan, self.plan.shards[shard], self.work, on_window=on_window, stop=stop)

@@ -99,7 +99,8 @@ def audit(
     seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
     """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
-    from repose.decoding.translator import LOOKS_AHEAD, load
+    from repose.decoding.load import load
+    from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.audit import audit as run_audit
     from repose.model.presets import PRESETS
 

@@ -39,8 +39,8 @@ def backtranslate(
         raise ConfigError("--sampling draws and --beam-size searches: give one of them")
     try:
         with interruptible():
+            from repose.decoding.load import load
             from repose.decoding.sampling import Sampling
-            from repose.decoding.translator import load
             from repose.tasks.back_translation import back_translate
 
             draw = None if sampling is None else Sampling(sampling, seed)

@@ -201,9 +201,9 @@ def run_plan(
     mine = every_nth(plan.shards, shard)
     stop = threading.Event()
     with stopping(stop, _interrupt):
-        watch = _Speaker(before.lines_done, sum(one.lines for one in mine), plan.lines, shard is None)
+        on_progress = _Speaker(before.lines_done, sum(one.lines for one in mine), plan.lines, shard is None)
         finished = run_shards(
-            store, plan, mine, models, on=on, address=address, workers=workers, watch=watch, stop=stop
+            store, plan, mine, models, on=on, address=address, workers=workers, on_progress=on_progress, stop=stop
         )
     if not finished:
         say("stopped: the same command goes on")

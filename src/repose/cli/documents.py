@@ -50,7 +50,7 @@ def translate_file(
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists: choose another name, or --force")
     from repose.data.lines import check_file
-    from repose.decoding.translator import load
+    from repose.decoding.load import load
     from repose.documents.formats import read_document
     from repose.system.files import read_file, write_file
 
@@ -76,7 +76,7 @@ def translate_paragraphs(
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
     from repose.data.lines import check_file, opened, unpackable
-    from repose.decoding.translator import load
+    from repose.decoding.load import load
     from repose.documents.encodings import Encoded
     from repose.documents.formats import read_document
 

@@ -63,8 +63,8 @@ def translate(
     """
     from repose.data.lines import check_file, opened, unpackable
     from repose.data.readers import holds_pairs
+    from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
-    from repose.decoding.translator import load
 
     counts, said = StreamCounts(), False
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
@@ -150,8 +150,8 @@ def score(
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
     from repose.data.input_warning import warnings_for_pairs
     from repose.data.readers import PairReader
+    from repose.decoding.load import load
     from repose.decoding.stream import StreamCounts, score_lines
-    from repose.decoding.translator import load
     from repose.system.device import one_thread
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])

@@ -103,7 +103,7 @@ def _pictures(runs: "RunSet") -> "tuple[Picture, ...]":
 
 def _failed_checks(folder: Path) -> tuple[str, ...]:
     """Names of the checks that the model of a run directory fails."""
-    from repose.decoding.translator import load
+    from repose.decoding.load import load
     from repose.model.audit import audit
 
     with load(folder, engine="torch") as translator:

@@ -1,17 +1,21 @@
 """The best tokens of each row of log-probabilities: of equals those with the lowest ids; never PAD or START.
 
 Log-probabilities are an array of numpy, or a tensor of torch: on a CPU its numbers are read as an array, elsewhere
-they are reduced on their device (`best_torch`). They are as they were afterwards.
+they are reduced on their device. They are as they were afterwards. Only a tensor needs torch, so it is imported where
+one is read.
 """
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repose.system.errors import ReposeError
 from repose.system.token_ids import PAD, START
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def best_token(log_probs: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -60,9 +64,7 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
     """Log-probabilities and ids of the `width` best of each row, best first, (R, width); −inf where there is none."""
     if not isinstance(log_probs, np.ndarray):
         if log_probs.device.type != "cpu":
-            from repose.decoding.best_torch import in_order
-
-            return in_order(log_probs, width)
+            return in_order_on_device(log_probs, width)
         log_probs = log_probs.detach().numpy()
     special = [PAD, START]
     hidden, rows = log_probs[:, special], np.arange(len(log_probs))
@@ -80,3 +82,32 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
     log_probs[:, special] = hidden
     refuse_nan(values)
     return values.astype(np.float64), tokens
+
+
+def in_order_on_device(log_probs: "Tensor", width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Do what `_in_order` does where the tensor is, on any device; only the best are brought to the CPU."""
+    import torch
+
+    with torch.no_grad():
+        num_columns = log_probs.shape[1]
+        width = min(width, num_columns)
+        allowed = log_probs.clone()
+        for token in (PAD, START):
+            allowed[:, token] = -math.inf
+        values, tokens = (x.cpu() for x in allowed.topk(min(width + 1, num_columns)))
+        refuse_nan(values.double().numpy())
+        tied = (values[:, width - 1] == values[:, -1]) & (width < num_columns)
+        values, tokens = values[:, :width], tokens[:, :width]
+        if bool(tied.any()):
+            # top-k took any of the tokens that equal its last: put the lowest ids in their places, in order
+            last = values[tied, -1:]
+            equal = allowed[tied.to(allowed.device)] == last.to(allowed)
+            ids = torch.arange(num_columns, device=allowed.device)
+            lowest = torch.where(equal, ids, len(ids)).topk(width, largest=False, sorted=True).values.cpu()
+            num_better = (values[tied] > last).sum(1, keepdim=True)
+            nth = torch.arange(width, device="cpu") - num_better  # of the equal ones, from 0; below it, a better one
+            tokens[tied] = torch.where(nth < 0, tokens[tied], lowest.gather(1, nth.clamp_min(0)))
+        # Of equals, the lower id first.
+        tokens, order = tokens.sort(dim=1)
+        values, better = values.gather(1, order).sort(dim=1, descending=True, stable=True)
+        return values.double().numpy(), tokens.gather(1, better).numpy()

@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.decoding.search import Found, Ints, State
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Ints, State, TokenHypothesis
 from repose.system.token_ids import PAD
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
@@ -36,7 +37,7 @@ class Engine(ABC):
 
     name: EngineName
     precision: Precision
-    """Of the products with weights."""
+    """The precision of the products with weights."""
     max_length: int
     """Longest sequence in tokens, START and END included."""
     looks_ahead: bool
@@ -58,11 +59,8 @@ class Engine(ABC):
         self,
         source: Sequence[int],  # noqa: ARG002
         limit: int,  # noqa: ARG002
-        *,
-        beam_size: int,  # noqa: ARG002
-        alpha: float,  # noqa: ARG002
-        num_hypotheses: int,  # noqa: ARG002
-    ) -> list[Found] | None:
+        options: SearchOptions,  # noqa: ARG002
+    ) -> list[TokenHypothesis] | None:
         """What `search.beam_search` finds for one sentence, computed in one go; None where this engine goes step by
         step."""
         return None
@@ -77,10 +75,10 @@ class Engine(ABC):
 
     @abstractmethod
     def message(self) -> bytes:
-        """From which `built` makes this engine again, in another process."""
+        """A message from which `built` makes this engine again, in another process."""
 
     def fingerprint(self) -> Hashable:
-        """Changes when the weights do."""
+        """A value that changes when the weights do."""
         return None
 
     @abstractmethod
@@ -92,7 +90,7 @@ class Engine(ABC):
         """Derive it anew."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Within, it computes in one thread, as fast as it can."""
+        """Within the block, it computes in one thread, as fast as it can."""
         return nullcontext()
 
 

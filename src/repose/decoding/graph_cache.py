@@ -48,19 +48,19 @@ def engine_of(
     code = code_digest("model", "graphs")  # an equation that somebody changes has other graphs
     of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"], code], sort_keys=True)
     digest = hashlib.sha256(of.encode()).hexdigest()
-    place = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}"
+    folder = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}"
     with contextlib.suppress(CheckpointError):
-        return _kept(place)
-    refused = place.with_name(f".{place.name}.refused-{runtime_version()}")
-    with locked(making_lock(place)):
+        return _cached(folder)
+    refused = folder.with_name(f".{folder.name}.refused-{runtime_version()}")
+    with locked(making_lock(folder)):
         with contextlib.suppress(CheckpointError):  # another process was first
-            return _kept(place)
+            return _cached(folder)
         if refused.exists() and not again:
             raise CheckpointError("what ONNX Runtime computes differed from the model's log-probabilities")
         loaded = load()
         if loaded.config != config:
             raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
-        with own_defaults(), replacing_folder(place) as temporary:
+        with own_defaults(), replacing_folder(folder) as temporary:
             facts = graphs.write_graphs(temporary, loaded.model, int8=int8)
             graphs.describe(temporary, config, facts, {})
             made = OnnxEngine(graphs.read(temporary))
@@ -70,12 +70,12 @@ def engine_of(
                 with contextlib.suppress(OSError):  # it only saves time
                     refused.mkdir(exist_ok=True)
                 raise
-        return _kept(place)
+        return _cached(folder)
 
 
-def _kept(place: Path) -> OnnxEngine:
+def _cached(folder: Path) -> OnnxEngine:
     """The engine of graphs in the cache, which stay there as long as it lives. Raises what `graphs.read` does."""
-    return OnnxEngine(replace(graphs.read(place), lock=using_lock(place)))
+    return OnnxEngine(replace(graphs.read(folder), lock=using_lock(folder)))
 
 
 def graphs_home() -> Path:

@@ -14,9 +14,9 @@ class Lengths:
     """How much of a text a model reads at once. [START] and [END] count; the tag that it may read before does not."""
 
     num_tokens: Callable[[str], int]
-    """Of a sentence."""
+    """Counts the tokens of a sentence."""
     most_tokens: Callable[[str], int]
-    """The same or more, without counting them."""
+    """Gives that number or a larger one, without counting."""
     usual: int
     """What nearly all sources that it was trained on are no longer than; longer ones are better translated in parts."""
     longest: int
@@ -24,8 +24,9 @@ class Lengths:
 
     @classmethod
     def of(cls, tokenizer: "Tokenizer", config: Mapping[str, Any], max_length: int, *, tagged: bool) -> Self:
-        """Those of a model by its config.json, which may not say how long the sources of its training were. `tagged`:
-        whether it reads a tag; [START], [END] and one token more always have room."""
+        """The lengths of a model by its config.json, which may not say how long the sources of its training were.
+
+        `tagged`: whether it reads a tag; [START], [END] and one token more always have room."""
         longest = _stated(config, "max_src_tokens", max_length)
         usual = _stated(config, "split_src_tokens", longest)
         return cls(
@@ -47,7 +48,7 @@ class Lengths:
         return self.most_tokens(text) <= number or self.num_tokens(text) <= number
 
     def beginning(self, text: str) -> str:
-        """As much of a text as fits, for one without a place to split it."""
+        """The longest beginning of a text that fits, for a text without a place to split it."""
         if self.fits(text):
             return text
         fitting, too_long = 0, len(text)
@@ -58,7 +59,7 @@ class Lengths:
 
 
 def lengths_of(translator: "Translator", to: str | None = None) -> Lengths:
-    """A translator's, where it is told the tag `to`, if any."""
+    """The lengths of a translator, where it is told the tag `to`, if any."""
     tagged = translator.tag is not None or to is not None
     return Lengths.of(translator.src_tokenizer, translator.config, translator.max_length, tagged=tagged)
 

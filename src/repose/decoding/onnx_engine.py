@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, padded
-from repose.decoding.search import Found, Ints, length_penalty
+from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Ints, TokenHypothesis
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
@@ -34,8 +35,8 @@ class OnnxState:
     A sentence with fewer rows than others has cells that repeat one of its rows, whose results nobody reads.
     """
 
-    def __init__(self, memory: dict[str, NDArray[np.float32]], kept: dict[str, NDArray[np.float32]]) -> None:
-        self.memory, self.kept = memory, kept
+    def __init__(self, memory: dict[str, NDArray[np.float32]], cache: dict[str, NDArray[np.float32]]) -> None:
+        self.memory, self.cache = memory, cache
         self.num_sentences, self.width, self.length = len(memory["src_bias"]), 1, 0
         self.sentences = np.arange(self.num_sentences)
         """The sentence of each row."""
@@ -43,10 +44,10 @@ class OnnxState:
         """The cell of each row; None where rows and cells are the same."""
 
     def select(self, rows: Ints) -> None:
-        """As in `search.State`."""
+        """See `search.State`."""
         sentences = self.sentences[rows]
         if self.cells is None and np.array_equal(sentences, self.sentences):  # rows change places within sentences
-            self.kept = {name: x.take(rows, axis=0) for name, x in self.kept.items()}
+            self.cache = {name: x.take(rows, axis=0) for name, x in self.cache.items()}
             return
         live, sentences, counts = np.unique(sentences, return_inverse=True, return_counts=True)
         if len(live) < self.num_sentences:
@@ -63,7 +64,7 @@ class OnnxState:
             grid = np.repeat(old[order][counts.cumsum() - counts], self.width)
             grid[self.cells] = old
             old = grid
-        self.kept = {name: x.take(old, axis=0) for name, x in self.kept.items()}
+        self.cache = {name: x.take(old, axis=0) for name, x in self.cache.items()}
 
     def grid(self, tokens: Ints) -> Ints:
         """Tokens of rows as cells, (N, W)."""
@@ -95,24 +96,24 @@ class OnnxEngine(Engine):
             raise CheckpointError(f"{graphs.encoder.parent} was replaced since it was read: load it again")
         self._searches: dict[bool, Any] = {}  # by whether they are greedy; None where there is none
         self._memory = ["src_bias", *facts.memory]
-        self._kept = [kept.name for kept in facts.kept]
-        self._results = ["log_probs", *(f"new_{name}" for name in self._kept)]
+        self._cache = [tensor.name for tensor in facts.cache]
+        self._results = ["log_probs", *(f"new_{name}" for name in self._cache)]
         self._attention = [f"attention_{index}" for index in range(facts.num_layers)]
         self._check_facts()
 
     def _check_facts(self) -> None:
         """Raises CheckpointError where what goes in and out of the graphs is not what the folder says."""
-        facts, kept = self.graphs.facts, self.graphs.facts.kept
+        facts = self.graphs.facts
         shapes: dict[str, list[int | str]] = {"log_probs": ["R", facts.tgt_vocab_size]}
-        shapes |= {f"{when}_{one.name}": one.shape for one in kept for when in ("past", "new")}
-        past = [f"past_{name}" for name in self._kept]
+        shapes |= {f"{when}_{tensor.name}": tensor.shape for tensor in facts.cache for when in ("past", "new")}
+        past = [f"past_{name}" for name in self._cache]
         for graph, inputs, outputs in (
             (self._encoder, ["src"], self._memory),
             (self._step, ["tokens", "at", *self._memory, *past], [*self._results, *self._attention]),
         ):
-            given, found = ({one.name: one.shape for one in side} for side in (graph.get_inputs(), graph.get_outputs()))
-            right = sorted(given) == sorted(inputs) and found.keys() >= set(outputs)
-            if not (right and all(_fits(shape, shapes.get(name, shape)) for name, shape in (given | found).items())):
+            read, written = ({x.name: x.shape for x in side} for side in (graph.get_inputs(), graph.get_outputs()))
+            right = sorted(read) == sorted(inputs) and written.keys() >= set(outputs)
+            if not (right and all(_fits(shape, shapes.get(name, shape)) for name, shape in (read | written).items())):
                 raise CheckpointError(
                     f"inputs and outputs of the graphs in {self.graphs.encoder.parent} are not those that it "
                     "names: export the model again"
@@ -128,26 +129,24 @@ class OnnxEngine(Engine):
         return OnnxEngine, (self.graphs,)  # a copy opens the graphs itself, on this machine
 
     def message(self) -> bytes:
-        """As in `Engine`: where the graphs are."""
+        """See `Engine`: the message says where the graphs are."""
         return pickle.dumps((self.name, self.graphs))
 
     def fingerprint(self) -> Hashable:
-        """As in `Engine`: graphs do not change."""
+        """See `Engine`: graphs do not change."""
         return str(self.graphs.encoder)
 
     def forget(self) -> None:
-        """As in `Engine`: nothing is derived from the graphs."""
+        """See `Engine`: nothing is derived from the graphs."""
 
     def refresh(self) -> None:
-        """As in `Engine`."""
+        """See `Engine`."""
 
-    def search(
-        self, source: Sequence[int], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
-    ) -> list[Found] | None:
-        """As in `Engine`, for a small model: a large one gains nothing, and its weights would be in memory twice."""
-        is_greedy = beam_size == 1
+    def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
+        """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""
+        is_greedy = options.beam_size == 1
         if is_greedy not in self._searches:
-            self._searches[is_greedy], path = None, self.graphs.search(beam_size)
+            self._searches[is_greedy], path = None, self.graphs.search(options.beam_size)
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
                     session = _session(path, arena=False)
@@ -160,15 +159,15 @@ class OnnxEngine(Engine):
             refuse_nan(log_probs)
             if best and (tokens != best[0]).any():  # chosen by rough numbers, and wrongly: rare
                 return None
-            return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), alpha)]
-        width = min(beam_size + 1, self.graphs.facts.tgt_vocab_size)
-        numbers = {"beam_size": beam_size, "width": width, "num_hypotheses": num_hypotheses}
+            return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), options)]
+        width = min(options.beam_size + 1, self.graphs.facts.tgt_vocab_size)
+        numbers = {"beam_size": options.beam_size, "width": width, "num_hypotheses": options.num_hypotheses}
         feeds |= {name: np.array([number]) for name, number in numbers.items()}
-        feeds["penalties"] = np.array([length_penalty(length, alpha) for length in range(limit + 1)])
-        *found, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
+        feeds["penalties"] = np.array([options.penalty(length) for length in range(limit + 1)])
+        *candidates, sums = session.run(["scores", "rows", "tokens", "sums"], feeds)
         refuse_nan(sums)
-        steps = [Candidates(*step) for step in zip(*(each.tolist() for each in found), strict=True)]
-        return beam_hypotheses(steps, limit, beam_size=beam_size, alpha=alpha, num_hypotheses=num_hypotheses)
+        steps = [Candidates(*step) for step in zip(*(each.tolist() for each in candidates), strict=True)]
+        return beam_hypotheses(steps, limit, options)
 
     def _is_as_it_was(self) -> bool:
         """Whether the folder says what it said when it was read: another export may have taken its place. Asked after
@@ -184,30 +183,32 @@ class OnnxEngine(Engine):
         return dict(zip(self._memory, self._encoder.run(self._memory, {"src": padded(sources)}), strict=True))
 
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
-        """As in `Engine`."""
+        """See `Engine`."""
         memory = self._encoded(sources)
-        kept = {
-            kept.name: np.zeros((len(sources), *((kept.groups, 0) if kept.groups else ()), kept.width), np.float32)
-            for kept in self.graphs.facts.kept
+        cache = {
+            tensor.name: np.zeros(
+                (len(sources), *((tensor.groups, 0) if tensor.groups else ()), tensor.width), np.float32
+            )
+            for tensor in self.graphs.facts.cache
         }
-        return OnnxState(memory, kept)
+        return OnnxState(memory, cache)
 
     def step(self, tokens: Ints, state: OnnxState) -> NDArray[np.float32]:
-        """As in `Engine`."""
+        """See `Engine`."""
         log_probs, *_ = self._run(tokens, state, self._results)
         return log_probs if state.cells is None else log_probs[state.cells]
 
     def _run(self, tokens: Ints, state: OnnxState, outputs: list[str]) -> list[NDArray[np.float32]]:
-        """One step; the `outputs`, of which the kept are to come second."""
-        given = {f"past_{name}": x for name, x in state.kept.items()}
+        """One step; the `outputs`: log-probabilities first, then what rows keep, then others."""
+        past = {f"past_{name}": x for name, x in state.cache.items()}
         at = np.array(state.length)
-        found = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **given})
-        state.kept = dict(zip(self._kept, found[1 : 1 + len(self._kept)], strict=True))
+        results = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **past})
+        state.cache = dict(zip(self._cache, results[1 : 1 + len(self._cache)], strict=True))
         state.length += 1
-        return list(found)
+        return list(results)
 
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """As in `Engine`, token by token."""
+        """See `Engine`: computed token by token."""
         ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
         chosen, best = [], []
         for place in range(ids.shape[1] - 1):
@@ -221,11 +222,11 @@ class OnnxEngine(Engine):
         return [Forced(by_row[i, :n], tuple(best_by_row[i, :n].tolist())) for i, n in enumerate(lengths)]
 
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """As in `Engine`, token by token."""
+        """See `Engine`: computed token by token."""
         state, rows = self.start([source]), []
         for token in tokens:
-            found = self._run(np.array([token]), state, [*self._results, *self._attention])
-            layers = found[len(self._results) :]
+            results = self._run(np.array([token]), state, [*self._results, *self._attention])
+            layers = results[len(self._results) :]
             rows.append(np.stack([x.reshape(-1, x.shape[-1]) for x in layers]))  # (layers, heads, source)
         return np.stack(rows, 2)
 

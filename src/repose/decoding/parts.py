@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import sentencex
 
@@ -22,6 +22,7 @@ from repose.decoding.lengths import lengths_of
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
 
+T = TypeVar("T")
 _MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
@@ -38,6 +39,11 @@ class Part(NamedTuple):
     after: str
     """White space."""
 
+    @property
+    def is_translated(self) -> bool:
+        """Whether it has letters: a part without any, such as a number, stays as it is."""
+        return has_letters(self.text)
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -46,6 +52,19 @@ class Parts:
     parts: tuple[Part, ...]
     too_long: bool
     """Whether a sentence was split."""
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is to be translated of it, in order."""
+        return [part.text for part in self.parts if part.is_translated]
+
+    def filled(self, translated: Iterable[T]) -> list[T | None]:
+        """What was made of each part: None of one that stays as it is, else what comes next in `translated`.
+
+        `translated` has one item for each of `sentences`; an iterator may go on with those of other texts.
+        """
+        remaining = iter(translated)
+        return [next(remaining) if part.is_translated else None for part in self.parts]
 
 
 def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
@@ -130,7 +149,7 @@ def _place_to_split(text: str) -> int | None:
 
 
 def is_wide(character: str) -> bool:
-    """Of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
+    """Whether a character is of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
     if unicodedata.category(character) == "Cn":  # newer than Python's tables, which call it wide
         return False
     return unicodedata.east_asian_width(character) in "WF" and not "\uac00" <= character <= "\ud7a3"
@@ -151,24 +170,25 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
         sentences = list(texts)
     else:
         whole = [parts_of(text, language, lengths.stays_whole) for text in texts]
-        texts_of_parts = [part.text for parts in whole for part in parts.parts]
-        sentences = [lengths.beginning(text) if has_letters(text) else "" for text in texts_of_parts]
+        sentences = [
+            lengths.beginning(part.text) if part.is_translated else "" for parts in whole for part in parts.parts
+        ]
     every = zip(
         translator.translate(sentences, **how), sentences, chain.from_iterable(one.parts for one in whole), strict=True
     )
-    translations = (_of_part(found, read, part) for found, read, part in every)
+    translations = (_of_part(translation, read, part) for translation, read, part in every)
     return [(_joined([next(translations) for _ in parts.parts], parts.parts), parts) for parts in whole]
 
 
-def _of_part(found: "Translation", read: str, part: Part) -> "Translation":
+def _of_part(translation: "Translation", read: str, part: Part) -> "Translation":
     """The translation of a part, of which so much was read."""
     if not read.strip():
-        return replace(found, text=part.text, score=nan)
-    return found if len(read) == len(part.text) else replace(found, truncated=True)
+        return replace(translation, text=part.text, score=nan)
+    return translation if len(read) == len(part.text) else replace(translation, truncated=True)
 
 
 def language_of(translator: "Translator", to: str | None = None) -> str:
-    """Of the source, by the name that the splitter knows; `to` is the tag that the model is told, if any."""
+    """The language of the source, as the splitter calls it; `to` is the tag that the model is told, if any."""
     language, _ = direction(translator.config, to)
     return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
 

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import LENGTH_PENALTY
 from repose.decoding.best import refuse_nan
-from repose.decoding.search import Floats, Found, Ints, S, Step, token_by_token
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Floats, Ints, S, Step, TokenHypothesis, token_by_token
 from repose.system.errors import ConfigError
 from repose.system.hashing import splitmix64, unit_interval
 from repose.system.numbers import is_real, is_whole
@@ -32,8 +32,8 @@ class Sampling(NamedTuple):
 
 
 def checked(sampling: Any, num_sentences: int = 1) -> Sampling:
-    """With Python's numbers. Raises ConfigError for what is no Sampling, and for a temperature, seed or first of so
-    many sentences that there is not."""
+    """The sampling of so many sentences, with Python's numbers. Raises ConfigError where it is something else than a
+    Sampling, and where its temperature, its seed or its first sentence is out of range."""
     if not isinstance(sampling, Sampling):
         raise ConfigError(f"sampling is {sampling!r}: give a repose.Sampling, or leave it out")
     temperature, seed, first = sampling
@@ -49,12 +49,11 @@ def sample(
     step: Step[S],
     state: S,
     max_lengths: Sequence[int],
+    options: SearchOptions,
     *,
     sampling: Sampling,
     numbers: Sequence[int],
-    alpha: float = LENGTH_PENALTY,
-    no_repeat: int = 0,
-) -> list[Found]:
+) -> list[TokenHypothesis]:
     """One drawn hypothesis per sentence; its score is the model's own. `numbers`: that of each sentence among all.
 
     The rest as for `repose.decoding.search.greedy`.
@@ -65,7 +64,7 @@ def sample(
         hashes = splitmix64(splitmix64(keys[sentences] + np.uint64(length)))
         return drawn(log_probs, unit_interval(hashes), sampling.temperature)
 
-    return token_by_token(step, state, max_lengths, choose, alpha=alpha, no_repeat=no_repeat)
+    return token_by_token(step, state, max_lengths, options, choose)
 
 
 def drawn(log_probs: Any, uniform: Floats, temperature: float) -> tuple[Floats, Ints]:

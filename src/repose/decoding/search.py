@@ -4,8 +4,9 @@ A step function takes the last token of each row and the rows' state, and gives 
 token. Rows are hypotheses; only hypotheses that can still matter are rows, so `step` sees fewer and fewer of them.
 
 Ranking: `normalised` = score / ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14, without the coverage term), where score
-is the sum of log-probabilities in nats and |y| counts END. PAD and START are never chosen, and the log-probabilities
-of the rest are not renormalised: a score is the model's own, as a forced decode gives it.
+is the sum of log-probabilities in nats, |y| counts END, and alpha is the option `length_penalty`. PAD and START are
+never chosen, and the log-probabilities of the rest are not renormalised: a score is the model's own, as a forced decode
+gives it.
 
 Beam search, each step, each sentence:
 1. Its candidates (every live hypothesis with every token) are ranked by score. END among the first `beam_size` of them
@@ -18,8 +19,8 @@ Beam search, each step, each sentence:
 A beam of one is greedy search and ends at its first END, although a longer output might rank higher. Ties go to the
 earlier beam, then to the lower token id. Each sentence is searched as if it were alone in the batch. A token of
 log-probability −inf is never chosen; where all are −inf, a sentence without a finished hypothesis ends unfinished.
-With `no_repeat` = n > 0, a hypothesis never says the same n tokens in a row twice (Paulus et al. 2017, section 2.5):
-what would complete them gets −inf.
+With `no_repeat_ngram_size` = n > 0, a hypothesis never says the same n tokens in a row twice (Paulus et al. 2017,
+section 2.5): what would complete them gets −inf.
 
 The vocabulary is reduced where the log-probabilities are (`best`); what remains (a few candidates a row) is ranked in
 float64, at the price of one synchronisation a step, which dropping finished rows needs anyway.
@@ -33,10 +34,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import LENGTH_PENALTY, MAX_BEAM_SIZE, MAX_LENGTH_PENALTY
 from repose.decoding.best import best_token, best_tokens, forbid
-from repose.system.errors import ConfigError
-from repose.system.numbers import is_real, is_whole
+from repose.decoding.options import SearchOptions
 from repose.system.token_ids import END, START
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -57,8 +56,8 @@ to, or a tensor of torch on any device."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """A hypothesis of a search: ids, without START and END. `Translator` makes text of it."""
+class TokenHypothesis:
+    """A hypothesis before it is text: its ids, without START and END. `Translator` makes a `Hypothesis` of it."""
 
     tokens: tuple[int, ...]
     score: float
@@ -69,22 +68,13 @@ class Found:
     """Score over length penalty: the ranking key."""
 
 
-def length_penalty(length: int, alpha: float) -> float:
-    """GNMT's ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14); `length` |y| is in tokens and counts END."""
-    return ((5.0 + length) / 6.0) ** alpha
-
-
-def greedy(
-    step: Step[S], state: S, max_lengths: Sequence[int], *, alpha: float = LENGTH_PENALTY, no_repeat: int = 0
-) -> list[Found]:
+def greedy(step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions) -> list[TokenHypothesis]:
     """The most probable token at each step until END; one hypothesis per sentence.
 
     `max_lengths`: the most new tokens of each sentence, END included. `state` has one row per sentence and is used up.
-    `alpha` enters `normalised` only. Raises ConfigError for values out of range.
+    The length penalty enters `normalised` only, and `beam_size` and `num_hypotheses` are not looked at.
     """
-    return token_by_token(
-        step, state, max_lengths, lambda log_probs, *_: best_token(log_probs), alpha=alpha, no_repeat=no_repeat
-    )
+    return token_by_token(step, state, max_lengths, options, lambda log_probs, *_: best_token(log_probs))
 
 
 Choose: TypeAlias = Callable[[Any, Ints, int], tuple[Floats, Ints]]
@@ -93,16 +83,10 @@ id of a token for each row, (R,); −inf where there is none."""
 
 
 def token_by_token(
-    step: Step[S],
-    state: S,
-    max_lengths: Sequence[int],
-    choose: Choose,
-    *,
-    alpha: float = LENGTH_PENALTY,
-    no_repeat: int = 0,
-) -> list[Found]:
+    step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions, choose: Choose
+) -> list[TokenHypothesis]:
     """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
-    limits, alpha = _limits(max_lengths), checked_alpha(alpha)
+    limits, no_repeat = _limits(max_lengths), options.no_repeat_ngram_size
     totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
     written: list[list[int]] = [[] for _ in limits]
     # Of each row: its sentence, the longest it may get, its score, and its last token.
@@ -130,37 +114,27 @@ def token_by_token(
             sentences, longest, scores = sentences[rows], longest[rows], scores[rows]
             tokens, said = tokens[rows], said[rows]
     return [
-        Found(tuple(y), score, end, score / length_penalty(len(y) + end, alpha))
+        TokenHypothesis(tuple(y), score, end, score / options.penalty(len(y) + end))
         for y, score, end in zip(written, totals.tolist(), finished.tolist(), strict=True)
     ]
 
 
 def beam_search(
-    step: Step[S],
-    state: S,
-    max_lengths: Sequence[int],
-    *,
-    beam_size: int,
-    alpha: float = LENGTH_PENALTY,
-    num_hypotheses: int = 1,
-    no_repeat: int = 0,
-) -> list[list[Found]]:
+    step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions
+) -> list[list[TokenHypothesis]]:
     """The `num_hypotheses` best of each sentence, best first: at least one, fewer where fewer were found.
 
     `max_lengths` and `state` as for `greedy`; rows are multiplied here, after the first step.
-    Raises ConfigError for values out of range.
     """
-    limits, alpha = _limits(max_lengths), checked_alpha(alpha)
-    beam_size, num_hypotheses = checked_beam(beam_size, num_hypotheses)
-    if beam_size == 1:
-        return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, alpha=alpha, no_repeat=no_repeat)]
-    beams = _Beams(limits, beam_size, alpha, num_hypotheses)
+    if options.beam_size == 1:
+        return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, options)]
+    beams, no_repeat = _Beams(_limits(max_lengths), options), options.no_repeat_ngram_size
     tokens = np.full(len(max_lengths), START)
     said = np.empty((len(tokens), 0), dtype=np.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
         log_probs = _without_repeats(step(tokens, state), said, no_repeat)
         # A row's own `beam_size` + 1 best hold all that it can give: one END, and `beam_size` that live on.
-        rows, tokens = beams.advance(*best_tokens(log_probs, beam_size + 1))
+        rows, tokens = beams.advance(*best_tokens(log_probs, options.beam_size + 1))
         if no_repeat:
             said = np.concatenate([said[rows], tokens[:, None]], 1)
         _select(state, rows, num_rows)
@@ -174,17 +148,17 @@ class _Beams:
     used; used ones are the rows of the step, sentence by sentence), `C` candidates of a sentence, `R` rows.
     """
 
-    def __init__(self, limits: Ints, beam_size: int, alpha: float, num_hypotheses: int) -> None:
-        self.beam_size, self.alpha, self.num_hypotheses = beam_size, alpha, num_hypotheses
+    def __init__(self, limits: Ints, options: SearchOptions) -> None:
+        self.options = options
         self.length = 0  # of the live hypotheses, in tokens
         self.sentences = np.arange(len(limits))  # (N,) which of the batch
         self.limits = limits  # (N,)
         # Number by number: a vectorised power may round otherwise at another place in the batch.
-        self.last_penalty = np.array([length_penalty(limit, alpha) for limit in limits.tolist()])  # (N,)
+        self.last_penalty = np.array([options.penalty(limit) for limit in limits.tolist()])  # (N,)
         self.scores = np.zeros((len(limits), 1))  # (N, K)
         # (N, num_hypotheses) `normalised` of the best finished ones, descending
-        self.best = np.full((len(limits), num_hypotheses), -math.inf)
-        self.finished: list[list[Found]] = [[] for _ in range(len(limits))]
+        self.best = np.full((len(limits), options.num_hypotheses), -math.inf)
+        self.finished: list[list[TokenHypothesis]] = [[] for _ in range(len(limits))]
         self.trail: list[tuple[list[int], list[int]]] = []  # per step: each row's previous row, its token
 
     def advance(self, values: Floats, tokens: Ints) -> tuple[Ints, Ints]:
@@ -192,9 +166,9 @@ class _Beams:
         sums, rows, tokens = self._ranked_candidates(values, tokens)  # (N, C) each
         self.length += 1
         is_end = tokens == END
-        self._finish(np.where(is_end, sums, -math.inf)[:, : self.beam_size], rows)
+        self._finish(np.where(is_end, sums, -math.inf)[:, : self.options.beam_size], rows)
         live = np.where(is_end, -math.inf, sums)
-        order = np.argsort(-live, axis=1, kind="stable")[:, : self.beam_size]
+        order = np.argsort(-live, axis=1, kind="stable")[:, : self.options.beam_size]
         live, rows, tokens = picked(order, live, rows, tokens)
         attainable = live / self.last_penalty[:, None]
         going = (attainable > self.best[:, -1:]) & (self.length < self.limits[:, None])
@@ -209,9 +183,9 @@ class _Beams:
         self.last_penalty, self.best = self.last_penalty[searched], self.best[searched]
         return rows, tokens
 
-    def results(self) -> list[list[Found]]:
+    def results(self) -> list[list[TokenHypothesis]]:
         """The best hypotheses of every sentence; of equals, the one that was finished first comes first."""
-        return [sorted(ended, key=lambda h: -h.normalised)[: self.num_hypotheses] for ended in self.finished]
+        return [sorted(ended, key=lambda h: -h.normalised)[: self.options.num_hypotheses] for ended in self.finished]
 
     def _ranked_candidates(self, values: Floats, tokens: Ints) -> tuple[Floats, Ints, Ints]:
         """Scores, rows and tokens of every candidate (N, C), best first; of equals the earlier beam, the lower id."""
@@ -229,12 +203,12 @@ class _Beams:
 
     def _finish(self, sums: Floats, rows: Ints) -> None:
         """Take up the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
-        normalised = sums / length_penalty(self.length, self.alpha)
+        normalised = sums / self.options.penalty(self.length)
         for n, place in np.argwhere(normalised > self.best[:, -1:]).tolist():
             written = self._written(int(rows[n, place]))
-            hypothesis = Found(written, float(sums[n, place]), True, float(normalised[n, place]))
+            hypothesis = TokenHypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
             self.finished[int(self.sentences[n])].append(hypothesis)
-        self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.num_hypotheses]
+        self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.options.num_hypotheses]
 
     def _cut(self, n: int, live: Floats, rows: Ints, tokens: Ints) -> None:
         """End a sentence without a finished hypothesis: return what lives now, or lived before a dead end."""
@@ -242,14 +216,14 @@ class _Beams:
         if float(live[0]) > -math.inf:
             for score, row, token in zip(live.tolist(), rows.tolist(), tokens.tolist(), strict=True):
                 if score > -math.inf:
-                    normalised = score / length_penalty(self.length, self.alpha)
-                    ended.append(Found((*self._written(row), token), score, False, normalised))
+                    normalised = score / self.options.penalty(self.length)
+                    ended.append(TokenHypothesis((*self._written(row), token), score, False, normalised))
             return
         first_row = int((self.scores[:n] > -math.inf).sum())
         for k, score in enumerate(self.scores[n].tolist()):
             if score > -math.inf:
-                normalised = score / length_penalty(self.length - 1, self.alpha)
-                ended.append(Found(self._written(first_row + k), score, False, normalised))
+                normalised = score / self.options.penalty(self.length - 1)
+                ended.append(TokenHypothesis(self._written(first_row + k), score, False, normalised))
 
     def _written(self, row: int) -> tuple[int, ...]:
         """The tokens of a row of the last step, without START."""
@@ -261,40 +235,10 @@ class _Beams:
 
 
 def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Of each row of arrays of one shape (N, C) these columns, (N, W): `take_along_axis`, which takes ten times as long
-    for a few numbers."""
+    """Pick these columns (N, W) from each row of arrays of one shape (N, C). numpy's `take_along_axis` does the same,
+    but takes ten times as long for a few numbers."""
     flat = columns + np.arange(len(columns))[:, None] * arrays[0].shape[1]
     return tuple(array.ravel().take(flat) for array in arrays)
-
-
-def whole_number(name: str, value: Any) -> int:
-    """A setting as Python's number. Raises ConfigError where it is no whole number."""
-    if not is_whole(value):
-        raise ConfigError(f"{name} is {value!r}, but must be a whole number")
-    return int(value)
-
-
-def checked_beam(beam_size: Any, num_hypotheses: Any) -> tuple[int, int]:
-    """Both as Python's numbers. Raises ConfigError for values out of range."""
-    beam_size = whole_number("beam_size", beam_size)
-    num_hypotheses = whole_number("num_hypotheses", num_hypotheses)
-    if not 1 <= beam_size <= MAX_BEAM_SIZE:
-        raise ConfigError(f"beam_size is {beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
-    if not 1 <= num_hypotheses <= beam_size:
-        raise ConfigError(
-            f"num_hypotheses is {num_hypotheses}, but must be between 1 and beam_size ({beam_size}): "
-            "ask for fewer hypotheses or for a wider beam (in a shell, --beam-size)"
-        )
-    return beam_size, num_hypotheses
-
-
-def checked_alpha(alpha: Any) -> float:
-    """As Python's number. Raises ConfigError for a value out of range."""
-    if not (is_real(alpha) and 0 <= alpha <= MAX_LENGTH_PENALTY):
-        raise ConfigError(
-            f"the length penalty's alpha is {alpha!r}, but must be from 0 (none) to {MAX_LENGTH_PENALTY:g}"
-        )
-    return float(alpha)
 
 
 def _limits(max_lengths: Sequence[int]) -> Ints:

@@ -123,8 +123,8 @@ def decoded(line: bytes) -> DecodedLine:
 def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, scores: bool = False) -> list[str]:
     """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
     if num_hypotheses > 1:
-        found = [(h.text, h.score) for h in translation.hypotheses] or [("", math.nan)]
-        return [f"{number} ||| {_one_line(text)} ||| {score:.4f}" for text, score in found]
+        hypotheses = [(h.text, h.score) for h in translation.hypotheses] or [("", math.nan)]
+        return [f"{number} ||| {_one_line(text)} ||| {score:.4f}" for text, score in hypotheses]
     return [f"{translation.score:.4f}\t" * scores + _one_line(translation.text)]
 
 
@@ -133,10 +133,10 @@ def _one_line(text: str) -> str:
 
 
 def _decode(line: bytes, counts: StreamCounts) -> str:
-    found = decoded(line)
-    counts.cut += found.cut
-    counts.invalid += found.invalid
-    return found.text
+    text, cut, invalid = decoded(line)
+    counts.cut += cut
+    counts.invalid += invalid
+    return text
 
 
 @contextlib.contextmanager

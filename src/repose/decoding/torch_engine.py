@@ -26,7 +26,7 @@ class TorchState:
         self.decoding, self._device = state, device
 
     def select(self, rows: Ints) -> None:
-        """As in `State`."""
+        """See `search.State`."""
         self.decoding.select(torch.from_numpy(rows).to(self._device))
 
 
@@ -63,43 +63,43 @@ class TorchEngine(Engine):
 
     @property
     def precision(self) -> Precision:  # type: ignore[override]
-        """As in `Engine`."""
+        """See `Engine`."""
         return "int8" if is_quantized(self.model) else "fp32"
 
     @property
     def max_length(self) -> int:  # type: ignore[override]
-        """As in `Engine`."""
+        """See `Engine`."""
         return self.model.architecture.max_length
 
     @property
     def looks_ahead(self) -> bool:  # type: ignore[override]
-        """As in `Engine`."""
+        """See `Engine`."""
         return self.model.architecture.looks_ahead
 
     @property
     def device_type(self) -> str:  # type: ignore[override]
-        """As in `Engine`."""
+        """See `Engine`."""
         return self.device.type
 
     @property
     def can_share(self) -> bool:  # type: ignore[override]
-        """As in `Engine`: others build a `Transformer`, on the CPU."""
+        """See `Engine`: others build a `Transformer`, on the CPU."""
         return self.device_type == "cpu" and type(self.model) is Transformer
 
     @torch.no_grad()
     def start(self, sources: Sequence[Sequence[int]]) -> TorchState:
-        """As in `Engine`."""
+        """See `Engine`."""
         memory = self.model.encode(self._ids(sources))
         return TorchState(self.model.start(memory, self._constants), self.device)
 
     @torch.no_grad()
     def step(self, tokens: Ints, state: TorchState) -> Tensor:
-        """As in `Engine`."""
+        """See `Engine`."""
         return self.model.step(torch.from_numpy(tokens).to(self.device), state.decoding)
 
     @torch.no_grad()
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """As in `Engine`, in one pass."""
+        """See `Engine`: computed in one pass."""
         tgt = self._ids(targets)
         log_probs = self.model(self._ids(sources), tgt[:, :-1]).log_softmax(dim=2)
         chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu().numpy()
@@ -110,12 +110,12 @@ class TorchEngine(Engine):
 
     @torch.no_grad()
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """As in `Engine`."""
+        """See `Engine`."""
         maps = self.model.attention(self._ids([source]), self._ids([tokens]))
         return torch.cat(maps.cross).cpu().numpy()
 
     def message(self) -> bytes:
-        """As in `Engine`: a copy of the model as it is now."""
+        """See `Engine`: the message holds a copy of the model as it is now."""
         model = self.model
         sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
         file = io.BytesIO()
@@ -129,18 +129,18 @@ class TorchEngine(Engine):
         return (*written, is_quantized(self.model))
 
     def forget(self) -> None:
-        """As in `Engine`."""
+        """See `Engine`."""
         self._constants = {}
 
     def refresh(self) -> None:
-        """As in `Engine`."""
+        """See `Engine`."""
         self.forget()
         if self.precision == "int8":
             quantize(self.model)
 
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """As in `Engine`."""
+        """See `Engine`."""
         with one_thread(), tuned():
             yield
 

@@ -1,43 +1,35 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
-from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
+from repose.config.experiment import LENGTH_PENALTY
 from repose.data.tags import with_tag
 from repose.data.tokenizer import Tokenizer
-from repose.decoding import graph_cache, search
-from repose.decoding.arguments import check_targets, sentences
-from repose.decoding.engine import Engine, EngineName, Forced, Precision
-from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.engine import Engine, Forced, Precision
+from repose.decoding.options import DEFAULTS, SearchOptions, checked_settings
 from repose.decoding.pool import Pool
 from repose.decoding.sampling import Sampling, checked
+from repose.decoding.search import TokenHypothesis
 from repose.decoding.worker import Batch
 from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
-from repose.saved_model import directory, hub
+from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
-from repose.system.device import available_cores, check_workers, device_name
-from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
-from repose.system.numbers import is_real
+from repose.system.device import available_cores, check_workers
+from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
     import torch
 
     from repose.model.transformer import Transformer
-
-DEFAULTS = DecodingConfig()
-SETTINGS = tuple(f.name for f in fields(DecodingConfig))
-"""Settings of `Translator` that a model directory has under `decoding`."""
 
 MODEL_KIND = ModelKind(
     UNNAMED_TASK,
@@ -103,7 +95,7 @@ class Translator:
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
 
     Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU;
-    for what is no model that translates, and for a tokenizer with more tokens than the model.
+    for a model that does not translate, and for a tokenizer with more tokens than the model.
     """
 
     def __init__(
@@ -126,7 +118,7 @@ class Translator:
         """config.json of the model directory, if it came from one: run id, versions, languages."""
         self.src_tokenizer = directory.source_tokenizer(src_tokenizer, self.config)
         self.tgt_tokenizer = tgt_tokenizer
-        settings = _checked(
+        settings = checked_settings(
             {"beam_size": beam_size, "length_penalty": length_penalty}
             | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
             | {"no_repeat_ngram_size": no_repeat_ngram_size}
@@ -171,7 +163,7 @@ class Translator:
 
     @property
     def precision(self) -> Precision:
-        """Of the products with weights."""
+        """The precision of the products with weights."""
         return self.engine.precision
 
     @property
@@ -228,17 +220,18 @@ class Translator:
         `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
-        Raises ConfigError for settings out of range and for what is no list of texts, DataError for a text with a lone
-        surrogate.
+        Raises ConfigError for settings out of range and for anything but a list of texts, DataError for a text with a
+        lone surrogate.
         """
-        texts = sentences("translate", texts)
+        texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):
             raise ConfigError("sampling draws one translation of each text: leave beam_size and num_hypotheses out")
-        beam_size = self.beam_size if beam_size is None else beam_size
-        alpha = search.checked_alpha(self.length_penalty if length_penalty is None else length_penalty)
-        no_repeat = self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size
-        no_repeat = search.whole_number("no_repeat_ngram_size", no_repeat)
-        _checked({"no_repeat_ngram_size": no_repeat})
+        options = SearchOptions(
+            self.beam_size if beam_size is None else beam_size,
+            self.length_penalty if length_penalty is None else length_penalty,
+            num_hypotheses,
+            self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size,
+        )
         limit = self.max_length
         encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
@@ -246,16 +239,15 @@ class Translator:
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         first = 0
-        if sampling is None:
-            beam_size, num_hypotheses = search.checked_beam(beam_size, num_hypotheses)
-        else:
+        if sampling is not None:
             sampling = checked(sampling, len(texts))
             first = sampling.first
         work = [
             Batch(
                 [sources[i] for i in batch],
                 [longest[i] for i in batch],
-                *(beam_size, alpha, num_hypotheses, no_repeat, sampling),
+                options,
+                sampling,
                 numbers=[first + i for i in batch],
             )
             for batch in batches
@@ -273,10 +265,10 @@ class Translator:
 
         An empty source or target is scored as it is, where `repose score` prints nan.
 
-        Raises ConfigError for text in the place of a list and for what is no text, DataError where the counts differ, a
-        target is longer than the model's max_length, or a text has a lone surrogate.
+        Raises ConfigError for anything but lists of texts, DataError where the counts differ, a target is longer than
+        the model's max_length, or a text has a lone surrogate.
         """
-        sources, targets = sentences("score", sources), sentences("score", targets)
+        sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens, to=to)]
 
@@ -286,16 +278,16 @@ class Translator:
         A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError,
         and so is one with START alone, or with ids beyond the vocabulary. Raises ConfigError as `score` does.
         """
-        sources, limit = sentences("force", sources), self.max_length
+        sources, limit = _sentences("force", sources), self.max_length
         vocab_size = self.tgt_tokenizer.vocab_size
-        check_targets(targets, num_sources=len(sources), max_length=limit, vocab_size=vocab_size)
+        _check_targets(targets, num_sources=len(sources), max_length=limit, vocab_size=vocab_size)
         encoded = self.encode(sources, to=to)
         src = [_cut(ids, limit) for ids in encoded]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
-            found = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
-            forced.update(zip(batch, found, strict=True))
+            of_batch = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
+            forced.update(zip(batch, of_batch, strict=True))
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:
@@ -312,9 +304,9 @@ class Translator:
     def encode(self, sources: Sequence[str], *, to: str | None = None) -> list[list[int]]:
         """Ids of sources as the model reads them, from START to END, with its tag or that of `to`; not cut.
 
-        Raises ConfigError for a tag that it does not have and for what is no text, DataError for a lone surrogate.
+        Raises ConfigError for a tag that it does not have and for anything but texts, DataError for a lone surrogate.
         """
-        sources = sentences("encode", sources)
+        sources = _sentences("encode", sources)
         if to is not None and not isinstance(to, str):
             raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
@@ -323,7 +315,7 @@ class Translator:
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
     def _translation(
-        self, source: list[int], results: list[search.Found], *, truncated: bool, attention: bool
+        self, source: list[int], results: list[TokenHypothesis], *, truncated: bool, attention: bool
     ) -> Translation:
         target = self.tgt_tokenizer
         hypotheses = tuple(
@@ -347,114 +339,6 @@ class Translator:
         ordered = sorted(indices, key=lambda i: -lengths[i])
         for start in range(0, len(ordered), self.batch_size):
             yield ordered[start : start + self.batch_size]
-
-
-def load(
-    folder: str | Path,
-    device: "str | torch.device" = "cpu",
-    workers: int | None = None,
-    precision: str | None = None,
-    engine: str = "auto",
-) -> Translator:
-    """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
-    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
-
-    `device`: cpu, cuda, cuda:1 or mps, or a `torch.device`. `workers`: processes. `precision`: fp32, the default, or
-    int8, which is faster on a CPU, and translates a few sentences otherwise. `engine`: torch computes with the model
-    itself, on any device; onnx with graphs of it, on a CPU, which is faster, in fp32 with the same results but for
-    rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU where the extra `fast` is
-    installed, and else torch.
-
-    Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
-    for an unknown device, ConfigError for an engine or a precision that there is not, or that this folder cannot have,
-    and WriteError where the engine is onnx and the cache cannot be written.
-    """
-    device = device_name(device)
-    names = (*get_args(EngineName), "auto")
-    if engine not in names:
-        raise ConfigError(unknown("engine", engine, names))
-    if precision not in (None, *get_args(Precision)):
-        raise ConfigError(unknown("precision", precision, get_args(Precision)))
-    if precision == "int8" and device != "cpu":
-        raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
-    if engine == "onnx" and device != "cpu":
-        raise ConfigError(f"engine = 'onnx' is for the CPU: leave engine out on {device}")
-    place = hub.local_folder(folder)
-    if graphs.is_graph_folder(place):
-        return _of_graphs(place, engine, device, precision, workers)
-    int8, why_torch = precision == "int8", None
-    if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
-        tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
-        if not directory.architecture_in(config, place).looks_ahead:
-            try:
-                model_dir = directory.locate(place)
-                load_model = partial(directory.load, model_dir, MODEL_KIND)
-                made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
-                return _translator(made, tokenizers, config, place, workers)
-            except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
-                if engine == "onnx":
-                    raise
-                why_torch = str(error)
-        elif engine == "onnx":
-            raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")
-    model, tokenizers, config = directory.load(place, MODEL_KIND, device)
-    if int8:
-        from repose.model.kernels.linear import quantize
-
-        quantize(model)
-    translator = _translator(model, tokenizers, config, place, workers)
-    translator.why_torch = why_torch
-    return translator
-
-
-def is_export(folder: str | Path) -> bool:
-    """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
-    return graphs.is_graph_folder(hub.local_folder(folder))
-
-
-def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
-    """The translator of an export to ONNX."""
-    if engine == "torch" or device != "cpu":
-        raise ConfigError(f"{folder} holds ONNX graphs, which the engine onnx computes on a CPU: load the model itself")
-    made = OnnxEngine(graphs.read(folder))
-    if precision not in (None, made.precision):
-        raise ConfigError(f"{folder} was exported in {made.precision}: export the model with --precision {precision}")
-    config = graphs.config_of(made.graphs, folder)
-    tokenizers = directory.read_tokenizers(folder, made.graphs.description["sha256"], MODEL_KIND, config)
-    return _translator(made, tokenizers, config, folder, workers)
-
-
-def _translator(
-    model: "Transformer | Engine",
-    tokenizers: Sequence[Tokenizer],
-    config: dict[str, Any],
-    folder: Path,
-    workers: int | None,
-) -> Translator:
-    src_tokenizer, tgt_tokenizer = tokenizers
-    if config.get("tag", "") not in ("", *src_tokenizer.tags):
-        raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
-    stored = config.get("decoding", {})
-    try:
-        decoding = asdict(_checked({name: value for name, value in stored.items() if name in SETTINGS}))
-    except ConfigError as error:
-        raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
-    made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
-    made.folder = folder.absolute()
-    return made
-
-
-def _checked(settings: Mapping[str, Any]) -> DecodingConfig:
-    """Settings of decoding, the others at their defaults. Raises ConfigError for a value that one cannot have."""
-    wrong = [name for name, value in settings.items() if not (value is None or is_real(value))]  # "4" is none here
-    if not wrong:
-        try:
-            return DecodingConfig(**settings)
-        except ValidationError as error:
-            wrong = [str(error.errors(include_url=False)[0]["loc"][0])]
-    raise ConfigError(
-        f"{wrong[0]} of decoding cannot be {settings[wrong[0]]!r}: {getattr(DEFAULTS, wrong[0])} is usual"
-    )
 
 
 def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":
@@ -496,3 +380,33 @@ def _num_workers(requested: int | None, engine: Engine) -> int:
 def _cut(ids: list[int], limit: int) -> list[int]:
     """At most `limit` tokens, START and END kept."""
     return ids if len(ids) <= limit else [*ids[: limit - 1], END]
+
+
+def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
+    """Texts in a list, without line breaks at their ends, which those of a file's lines have. Raises ConfigError for a
+    bare text, a mapping or a table in its place, and where one of them is something else than a text."""
+    if isinstance(texts, str | bytes) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
+        raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}: give one of its columns")
+    texts = list(texts)
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r:.60}")
+    return [text.rstrip("\r\n") for text in texts]
+
+
+def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:
+    """Raises DataError unless there is one target per source, each goes on after START, and none is longer than is
+    read."""
+    if num_sources != len(targets):
+        raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
+    if (longest := max(map(len, targets), default=0) - 1) > max_length:
+        raise DataError(
+            f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"
+        )
+    for target in targets:
+        if len(target) < 2:
+            raise DataError(f"a target has the ids {list(target)}, but needs START and one more at least")
+        if min(target) < 0 or max(target) >= vocab_size:
+            wrong = min(target) if min(target) < 0 else max(target)
+            raise DataError(f"id {wrong} is not in the target vocabulary of {vocab_size} tokens: use the model's own")

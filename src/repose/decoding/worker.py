@@ -10,13 +10,14 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from repose.decoding import search
 from repose.decoding.engine import Engine, built
+from repose.decoding.options import SearchOptions
 from repose.decoding.sampling import Sampling, sample
+from repose.decoding.search import TokenHypothesis, beam_search
 from repose.system.errors import ReposeError
 from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper, worker_error
 
-Results: TypeAlias = list[list[search.Found]]
+Results: TypeAlias = list[list[TokenHypothesis]]
 """The hypotheses of each sentence of a batch, best first."""
 
 _READY = b"a worker of repose\n"
@@ -29,14 +30,11 @@ class Batch(NamedTuple):
     """Ids from START to END of each sentence."""
     max_lengths: Sequence[int]
     """The most new tokens of each sentence, END included."""
-    beam_size: int
-    alpha: float
-    num_hypotheses: int = 1
-    no_repeat: int = 0
+    options: SearchOptions
     sampling: Sampling | None = None
     """Draw instead of searching."""
     numbers: Sequence[int] = ()
-    """Of each sentence among all, for `sampling`."""
+    """The number of each sentence among all, for `sampling`."""
 
     @property
     def num_tokens(self) -> int:
@@ -44,40 +42,18 @@ class Batch(NamedTuple):
         return len(self.sources) * max(map(len, self.sources))
 
     def search(self, engine: Engine) -> Results:
-        """Of `search.beam_search` or `sample`."""
-        if len(self.sources) == 1 and self.sampling is None and not self.no_repeat:
-            search.checked_alpha(self.alpha)
-            search.checked_beam(self.beam_size, self.num_hypotheses)
-            found = engine.search(
-                self.sources[0],
-                self.max_lengths[0],
-                beam_size=self.beam_size,
-                alpha=self.alpha,
-                num_hypotheses=self.num_hypotheses,
-            )
-            if found is not None:
-                return [found]
-        state = engine.start(self.sources)
+        """What `beam_search` finds, or `sample` draws, for each sentence."""
         if self.sampling is not None:
+            state = engine.start(self.sources)
             drawn = sample(
-                engine.step,
-                state,
-                self.max_lengths,
-                sampling=self.sampling,
-                numbers=self.numbers,
-                alpha=self.alpha,
-                no_repeat=self.no_repeat,
+                engine.step, state, self.max_lengths, self.options, sampling=self.sampling, numbers=self.numbers
             )
             return [[hypothesis] for hypothesis in drawn]
-        return search.beam_search(
-            engine.step,
-            state,
-            self.max_lengths,
-            beam_size=self.beam_size,
-            alpha=self.alpha,
-            num_hypotheses=self.num_hypotheses,
-            no_repeat=self.no_repeat,
-        )
+        if len(self.sources) == 1 and not self.options.no_repeat_ngram_size:
+            hypotheses = engine.search(self.sources[0], self.max_lengths[0], self.options)
+            if hypotheses is not None:
+                return [hypotheses]
+        return beam_search(engine.step, engine.start(self.sources), self.max_lengths, self.options)
 
 
 class Worker:

@@ -52,7 +52,7 @@ class Unit(NamedTuple):
     """None where there is no attention."""
 
     def moved(self, target: int, source: int) -> "Unit":
-        """The same further on in a text."""
+        """The unit, moved so many characters on in the target and in the source."""
         attention = self.attention and self.attention._replace(shift=self.attention.shift + source)
         return Unit(self.start + target, self.end + target, self.came_from + source, attention)
 
@@ -62,13 +62,13 @@ class Spans:
     """Where a model's tokens stand in texts."""
 
     of_source: Callable[[str], list[Span]]
-    """Of the tokens that a source is read as, START and END included: `Tokenizer.spans`."""
+    """Gives the spans of the tokens that a source is read as, START and END included: `Tokenizer.spans`."""
     of_target: Callable[[Sequence[str]], list[Span]]
-    """Of tokens of a translation in its text."""
+    """Gives the spans that tokens of a translation have in its text."""
 
     @classmethod
     def of(cls, translator: "Translator") -> "Spans":
-        """Those of a translator's tokenizers."""
+        """The spans that a translator's tokenizers give."""
         target = translator.tgt_tokenizer
         return cls(translator.src_tokenizer.spans, lambda tokens: target.decoded_spans(target.ids(tokens)))
 

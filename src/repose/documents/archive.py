@@ -39,7 +39,8 @@ class Archive:
     """The members of an archive, unpacked."""
 
     def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
-        """Raises DataError for what is no archive, is damaged or encrypted, or unpacks to more than the limits."""
+        """Raises DataError for anything but an archive, and for one that is damaged, encrypted or unpacks to more than
+        the limits."""
         if data.startswith(_COMPOUND):
             raise DataError(f"the document is encrypted, or of Office before 2007: {_UNLOCK}")
         try:

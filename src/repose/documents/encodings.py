@@ -49,7 +49,7 @@ class TextDocument(Protocol):
         """What is to be translated."""
 
     def text(self, placed: Sequence[Placed]) -> str:
-        """With these translations."""
+        """The document with these translations."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Encoded:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Those of the document."""
+        """What is to be translated in the document."""
         return self.document.segments
 
     @property

@@ -28,7 +28,8 @@ class EpubDocument:
     """A book. Whatever is no page or table of contents stays as it is: styles, pictures, what describes the book."""
 
     def __init__(self, content: bytes, limits: Limits = LIMITS) -> None:
-        """Raises DataError for what is no book, is damaged or encrypted, or unpacks to more than the limits."""
+        """Raises DataError for anything but a book, and for one that is damaged, encrypted or unpacks to more than the
+        limits."""
         self._archive = Archive(content, limits)
         members = self._archive.members
         named = {name: kind for name, kind in _named(members) if name in members}
@@ -61,7 +62,7 @@ class EpubDocument:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """Those of all pages, then those of tables of contents."""
+        """The segments of all pages, then those of tables of contents."""
         return [segment for part in self._parts.values() for segment in part.segments]
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:

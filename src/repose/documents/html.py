@@ -123,7 +123,7 @@ class HtmlDocument:
         return "".join(part if isinstance(part, str) else written(placed[part]) for part in self._parts)
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The same in UTF-8."""
+        """The page with these translations, in UTF-8."""
         return self.text(placed).encode()
 
     def _keep(self, *tokens: _Token) -> None:

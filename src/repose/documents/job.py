@@ -9,12 +9,10 @@ No input and output between the two, so that whoever has a model translates as s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from repose.data.scripts import has_letters
 from repose.decoding.lengths import lengths_of
-from repose.decoding.parts import Parts, language_of, parts_of, pieces_together
+from repose.decoding.parts import Part, language_of, parts_of, pieces_together
 from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.segment import Document, Placed, Segment, Text
@@ -33,14 +31,14 @@ class Reader:
     """What a model reads, and how."""
 
     language: str
-    """Of its source, by the name that the splitter of sentences knows; "xx" for any other."""
+    """The language of its source, as the splitter of sentences calls it; "xx" for any other."""
     stays_whole: Callable[[str], bool]
     """Whether a sentence is translated as one."""
     spans: Spans
 
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
-        """A translator's; `to` is the target language that it is asked for by a tag, if any."""
+        """The reader of a translator; `to` is the target language that it is asked for by a tag, if any."""
         return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, Spans.of(translator))
 
 
@@ -57,7 +55,7 @@ class Job:
         self.with_attention: list[bool] = []
         """Of each sentence, whether attention is needed to place markup."""
         for segment, parts in zip(document.segments, self._parts, strict=True):
-            wanted = [part.text for part in parts.parts if has_letters(part.text)]
+            wanted = parts.sentences
             self.sentences += wanted
             self.with_attention += [bool(segment.marks)] * len(wanted)
 
@@ -69,28 +67,27 @@ class Job:
         """The segments with these translations of `sentences`. Raises DataError for another number."""
         if (given := len(translations)) != (number := len(self.sentences)):
             raise DataError(f"there are {number} sentences and {given} translations: give one translation per sentence")
-        remaining = iter(translations)
-        placed = []
-        for segment, parts in zip(self._document.segments, self._parts, strict=True):
-            number = sum(has_letters(part.text) for part in parts.parts)
-            placed.append(self._of_segment(segment, parts, list(islice(remaining, number))))
-        return placed
+        remaining = map(_on_one_line, translations)
+        segments = zip(self._document.segments, self._parts, strict=True)
+        return [self._of_segment(segment, parts.parts, parts.filled(remaining)) for segment, parts in segments]
 
-    def _of_segment(self, segment: Segment, parts: Parts, translations: Sequence["Translation"]) -> Placed:
-        remaining = iter(translations)
-        each = [_on_one_line(next(remaining)) if has_letters(part.text) else None for part in parts.parts]
-        texts = [part.text if made is None else made.text for part, made in zip(parts.parts, each, strict=True)]
-        together = pieces_together(texts, parts.parts)
+    def _of_segment(
+        self, segment: Segment, parts: Sequence[Part], translations: Sequence["Translation | None"]
+    ) -> Placed:
+        """The segment with the translations of its parts, None for one that stays as it is."""
+        each = list(zip(parts, translations, strict=True))
+        texts = [part.text if made is None else made.text for part, made in each]
+        together = pieces_together(texts, parts)
         if not segment.marks:
             return [Text("".join("".join(part) for part in together))]
         units: list[list[Unit]] = []
-        for part, made in zip(parts.parts, each, strict=True):
+        for part, made in each:
             if made is None:
                 units.append(proportional_units(part.text, part.text))
             else:
                 lead = len(made.text) - len(made.text.lstrip())
                 units.append([unit.moved(-lead, 0) for unit in units_of(part.text, made, self._reader.spans)])
-        return place(segment, whole(parts.parts, together, units))
+        return place(segment, whole(parts, together, units))
 
 
 def _on_one_line(translation: "Translation") -> "Translation":

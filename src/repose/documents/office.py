@@ -19,7 +19,7 @@ class XmlFormat(Protocol):
     """What the XML of a kind of document means."""
 
     what: str
-    """As people call it."""
+    """What people call such a document."""
     members: re.Pattern[str]
     """Names of the members that hold text."""
     prefixes: dict[str, str]
@@ -41,7 +41,7 @@ class XmlFormat(Protocol):
         return False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """Of a paragraph."""
+        """The letters and the markup of a paragraph."""
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
         """The translated paragraph. `changed`: the paragraphs that stand in it, as `Xml.written` takes them."""
@@ -58,7 +58,8 @@ class OfficeDocument:
     """A document in an archive."""
 
     def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
-        """Raises DataError for what is no such document, is damaged, or unpacks to more than the limits."""
+        """Raises DataError for anything but such a document, and for one that is damaged or unpacks to more than the
+        limits."""
         self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []

@@ -52,7 +52,7 @@ class _OpenDocument(XmlFormat):
         return element.name in _SKIPPED or (element.name == "draw:frame" and element.attribute("placeholder") == "true")
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """Of a paragraph."""
+        """The letters and the markup of a paragraph."""
         if xml not in self._raised:
             self._raised[xml] = frozenset(_raised_styles(xml.root))
         return _with_indent(list(_pieces(xml, paragraph, self._raised[xml])))
@@ -122,5 +122,6 @@ def _shows(element: Element) -> bool:
 
 
 def read_opendocument(data: bytes) -> OfficeDocument:
-    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    """Raises DataError for anything but an OpenDocument file, and for one that is damaged or unpacks to more than the
+    limits."""
     return OfficeDocument(data, _OpenDocument())

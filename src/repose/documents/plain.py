@@ -41,7 +41,7 @@ class PlainDocument:
         return "".join(part if isinstance(part, str) else letters(placed[part]) for part in self._parts)
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The same in UTF-8."""
+        """The text with these translations, in UTF-8."""
         return self.text(placed).encode()
 
 

@@ -22,7 +22,7 @@ class _Presentation(XmlFormat):
     collapse = False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """Of a paragraph."""
+        """The letters and the markup of a paragraph."""
         return list(marked(_atoms(xml, paragraph), _own_looks(xml, paragraph)))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
@@ -68,5 +68,6 @@ def _properties(xml: Xml, looks: Element) -> str:
 
 
 def read_pptx(data: bytes) -> OfficeDocument:
-    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    """Raises DataError for anything but a presentation, and for one that is damaged or unpacks to more than the
+    limits."""
     return OfficeDocument(data, _Presentation())

@@ -15,7 +15,7 @@ _LINE_BREAKS = re.compile(r"[\r\n]+")
 
 
 class Run(NamedTuple):
-    """One of the document, told from others by `is`."""
+    """A run of the document, told from others by `is`."""
 
     properties: str
     """Its looks, as they are written."""
@@ -26,19 +26,19 @@ Raw: TypeAlias = tuple[tuple[Element | str, Run | None], ...]
 
 
 class _Looks(NamedTuple):
-    """Of the letters in a mark."""
+    """The looks of the letters in a mark."""
 
     properties: str
 
 
 class RunLetters(NamedTuple):
-    """Of a run."""
+    """Letters of a run, with its looks."""
 
     text: str
     properties: str
     raw: Raw
     is_raised: bool
-    """Or lowered."""
+    """Whether they are raised or lowered."""
 
 
 def letters_of(text: Element) -> str:
@@ -47,7 +47,7 @@ def letters_of(text: Element) -> str:
 
 
 def own_looks(atoms: Iterable[object]) -> str:
-    """Those of most letters."""
+    """The looks of most letters."""
     looks: Counter[str] = Counter()
     for atom in atoms:
         if isinstance(atom, RunLetters) and not (atom.is_raised and is_number(atom.text)):

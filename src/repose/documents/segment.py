@@ -21,7 +21,7 @@ MOST_DEPTH = 64
 
 
 def too_many_nodes() -> DataError:
-    """Of a document with more than `MOST_NODES`."""
+    """The error for a document with more than `MOST_NODES`."""
     return DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
 
 
@@ -39,13 +39,13 @@ class Markup(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Of a mark that holds letters."""
+    """The beginning of a mark that holds letters."""
 
     source: object
 
 
 class Close(NamedTuple):
-    """Of the mark that was opened last."""
+    """The end of the mark that was opened last."""
 
     source: object
 
@@ -63,7 +63,7 @@ class Point(NamedTuple):
 
 
 def text_of(pieces: Iterable["Piece"]) -> str:
-    """Their letters."""
+    """The letters of these pieces."""
     return "".join(piece.text for piece in pieces if isinstance(piece, Text))
 
 
@@ -94,7 +94,7 @@ class Mark:
     """None of a point."""
     within: tuple["Mark", ...] = ()
     shows: bool = False
-    """Of a point: see `Point`."""
+    """Whether a point is seen: see `Point`."""
     separates: bool = False
     """Likewise."""
     joined: bool = False

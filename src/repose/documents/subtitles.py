@@ -85,7 +85,7 @@ class SubtitleDocument:
         )
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The same in UTF-8."""
+        """The file with these translations, in UTF-8."""
         return self.text(placed).encode()
 
     def _cue(self, lines: Sequence[str]) -> None:

@@ -73,7 +73,7 @@ class _WordProcessing(XmlFormat):
         return element.name in _SKIPPED
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """Of a paragraph."""
+        """The letters and the markup of a paragraph."""
         atoms = list(_atoms(xml, paragraph))
         return list(marked(_without_fields(atoms), own_looks(atoms)))
 
@@ -217,5 +217,6 @@ def _raw(atom: _Atom) -> Raw:
 
 
 def read_docx(data: bytes) -> OfficeDocument:
-    """Raises DataError for what is no such document, is damaged or unpacks to more than the limits."""
+    """Raises DataError for anything but a Word document, and for one that is damaged or unpacks to more than the
+    limits."""
     return OfficeDocument(data, _WordProcessing())

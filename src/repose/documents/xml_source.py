@@ -39,9 +39,9 @@ class Element:
     """An element, from `start` to `end`; its content from `inner` to `closes`."""
 
     name: str
-    """With the usual prefix of its namespace, whatever the file has: "w:p"."""
+    """Its name with the usual prefix of its namespace, whatever the file has: "w:p"."""
     attributes: dict[str, str]
-    """Those that the format reads, by their names as they are written."""
+    """The attributes that the format reads, by their names as they are written."""
     start: int
     inner: int = 0
     closes: int = 0
@@ -83,7 +83,7 @@ class Xml:
     ) -> None:
         """`prefixes`: the usual ones by namespace. `attributes`: names without a prefix of those that elements keep: a
         document may have far more than are read. `others`: nodes of the document's other files. Raises DataError,
-        about `name`, for what is no XML or not safe."""
+        about `name`, for anything but XML that is safe to read."""
         try:
             data.decode()
         except UnicodeDecodeError as error:

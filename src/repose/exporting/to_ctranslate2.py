@@ -13,7 +13,9 @@ import torch
 
 from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from repose.decoding.engine import padded
-from repose.decoding.translator import SETTINGS, Translator, load
+from repose.decoding.load import load
+from repose.decoding.options import SETTINGS
+from repose.decoding.translator import Translator
 from repose.exporting.base import Exported, Options, usage
 from repose.exporting.ctranslate2_spec import specification
 from repose.exporting.why_not import ctranslate2 as why_not

@@ -26,8 +26,10 @@ from repose.data.language import names_of_pair
 from repose.data.tags import direction
 from repose.decoding.graph_cache import compare
 from repose.decoding.lengths import Lengths
+from repose.decoding.load import load
 from repose.decoding.onnx_engine import OnnxEngine
-from repose.decoding.translator import SETTINGS, Translator, load
+from repose.decoding.options import SETTINGS
+from repose.decoding.translator import Translator
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
@@ -108,7 +110,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
     about["split_src_tokens"] = lengths.usual
     about["directions"] = {tag: _languages(config, tag) for tag in tags}
-    return {**about, **languages, "graphs": dataclasses.asdict(facts), "decoding": decoding}
+    return {**about, **languages, "graphs": facts.as_json(), "decoding": decoding}
 
 
 def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:

@@ -81,12 +81,12 @@ class GraphAttention:
         return len(self._query[0]) // self.num_heads
 
     def new_queries(self, x: Value) -> Value:
-        """Of a step: (R, D) -> (R, G, I, c)."""
+        """The queries of a step: (R, D) -> (R, G, I, c)."""
         g = self._graph
         return g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
 
     def read(self, x: Value, tokens: Value | None) -> tuple[Value, Value, Value]:
-        """Of a step: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
+        """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
 
         `tokens`: the embeddings, where values are made of them.
         """
@@ -186,7 +186,7 @@ class At(NamedTuple):
     is_step: bool
 
     def rows(self, g: Graph, table: Value, axis: int = 0) -> Value:
-        """Those of a table: (n, ...), or (1, ...)."""
+        """The rows of a table at these positions: (n, ...), or (1, ...)."""
         return g.rows(table, self.end, axis) if self.is_step else g.sliced(table, g.ints(0), self.end, axis)
 
 

@@ -4,11 +4,11 @@ Reading needs neither torch nor onnx.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from repose.model.architecture import Count, Layers, MaxLength
@@ -25,8 +25,8 @@ GREEDY, BEAM = "greedy.onnx", "beam.onnx"
 
 
 @checked(frozen=True)
-class Kept:
-    """What a row of a decoding keeps from step to step: `past_<name>` in, `new_<name>` out."""
+class CacheTensor:
+    """What each row of a decoding keeps from step to step: `past_<name>` in, `new_<name>` out."""
 
     name: str
     groups: Annotated[int, Field(ge=0)]
@@ -35,25 +35,33 @@ class Kept:
 
     @property
     def shape(self) -> list[int | str]:
-        """With names for what differs from call to call."""
+        """Its dimensions, with names for those that differ from call to call."""
         return ["R", self.groups, "T", self.width] if self.groups else ["R", self.width]
 
 
-@checked(frozen=True)
+@checked(frozen=True, config=ConfigDict(populate_by_name=True))
 class GraphFacts:
     """What whoever runs the graphs must know of them."""
 
     opset: int
     precision: Literal["fp32", "int8"]
-    """Of the products with weights."""
+    """The precision of the products with weights."""
     max_length: MaxLength
     """Longest sequence in tokens, START and END included."""
     tgt_vocab_size: Count
     num_layers: Layers
-    """Of the decoder: so many outputs attention_0, attention_1, ... of a step."""
+    """Layers of the decoder: a step has so many outputs attention_0, attention_1, ..."""
     memory: tuple[str, ...]
     """Outputs of the encoder that every step gets, beside src_bias; the first dimension is the sentence's."""
-    kept: tuple[Kept, ...]
+    cache: Annotated[tuple[CacheTensor, ...], Field(alias="kept")]
+    """What rows keep from step to step; called `kept` in the JSON files that other programs read."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as they stand in `repose-onnx.json`, and in the `model.json` of a page."""
+        return _FACTS.dump_python(self, by_alias=True)
+
+
+_FACTS = TypeAdapter(GraphFacts)
 
 
 @dataclass(frozen=True)
@@ -92,7 +100,7 @@ def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> G
 
 def describe(folder: Path, config: Mapping[str, Any], facts: GraphFacts, fields: Mapping[str, Any]) -> None:
     """Write `repose-onnx.json`, last; `config` is the config.json of the model that the graphs are of."""
-    write_description(folder, TARGET, config, {"graphs": asdict(facts), **fields})
+    write_description(folder, TARGET, config, {"graphs": facts.as_json(), **fields})
 
 
 def read(folder: Path) -> GraphFolder:
@@ -100,7 +108,7 @@ def read(folder: Path) -> GraphFolder:
     may be missing."""
     description = read_description(folder, TARGET, may_lack=(GREEDY, BEAM))
     try:
-        facts = TypeAdapter(GraphFacts).validate_python(description.get("graphs"))
+        facts = _FACTS.validate_python(description.get("graphs"))
     except ValidationError as error:
         raise CheckpointError(f"{folder} has no usable section graphs: export the model again") from error
     place = folder.absolute()  # some files are opened later, when the process may be in another folder

@@ -15,7 +15,7 @@ from repose.system.errors import ConfigError
 
 OPSET = 18
 IR_VERSION = 9
-"""Of the file format: ONNX Runtime 1.17 and newer read it."""
+"""The version of the file format: ONNX Runtime 1.17 and newer read it."""
 
 _WORTH_A_REFERENCE = 1024  # bytes
 _WIDE = 1024
@@ -165,7 +165,7 @@ class Graph:
         return str(self.op("MatMul", a, b))
 
     def cast(self, a: Value, dtype: str) -> Value:
-        """As numbers of another type, by ONNX's name ("FLOAT")."""
+        """The same numbers in another type, by ONNX's name ("FLOAT")."""
         return str(self.op("Cast", a, to=getattr(self._onnx.TensorProto, dtype)))
 
     def transposed(self, a: Value, *order: int) -> Value:
@@ -173,7 +173,7 @@ class Graph:
         return str(self.op("Transpose", a, perm=list(order)))
 
     def reshaped(self, a: Value, shape: Value | Sequence[int]) -> Value:
-        """As torch's `reshape`; a dimension 0 stays as it was."""
+        """What torch's `reshape` gives; a dimension 0 stays as it was."""
         return str(self.op("Reshape", a, shape if isinstance(shape, str) else self.ints(*shape)))
 
     def concatenated(self, *parts: Value, axis: int) -> Value:
@@ -185,7 +185,7 @@ class Graph:
         return str(self.op("Gather", table, indices, axis=axis))
 
     def sliced(self, a: Value, begin: Value, end: Value, axis: int) -> Value:
-        """From `begin` to before `end`, int64 (1,), along one axis."""
+        """What lies from `begin` to before `end`, int64 (1,), along one axis."""
         return str(self.op("Slice", a, begin, end, self.ints(axis)))
 
     def size(self, a: Value, axis: int) -> Value:

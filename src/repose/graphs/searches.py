@@ -45,11 +45,11 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     following = body.reshaped(chosen, (1,))
     body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
     body.output("next_token", following, [1], "INT64")
-    nothing = _kept(g, body, step, step.new)
+    empty = _carried_cache(g, body, step, step.new)
     body.output("chosen", chosen, [1, 1], "INT64")
     for name, value, shape in collected:
         body.output(name, value, shape)
-    *_, tokens, values = g.loop(body, limit, [g.ints(START), *nothing])
+    *_, tokens, values = g.loop(body, limit, [g.ints(START), *empty])
     best = tokens
     if is_rough:  # exactly, of all tokens in one product
         log_probs = _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, g.reshaped(values, (-1, step.a.d_model))))
@@ -109,11 +109,11 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     body.output("next_tokens", next_tokens, ["R_1"], "INT64")
     body.output("live", live, ["R_1"], "DOUBLE")
     body.output("finished", finished, ["B"], "DOUBLE")
-    nothing = _kept(g, body, step, [body.rows(x, kept_rows) for x in step.new])
+    empty = _carried_cache(g, body, step, [body.rows(x, kept_rows) for x in step.new])
     for name, value, kind in (("scores", scores, "DOUBLE"), ("rows", rows, "INT64"), ("tokens", chosen, "INT64")):
         body.output(f"step_{name}", value, ["C"], kind)
     body.output("step_sums", body.op("ReduceSum", values, keepdims=0), [])
-    first = [g.ints(START), g.constant([0.0], np.float64), g.op("Expand", least, num_hypotheses), *nothing]
+    first = [g.ints(START), g.constant([0.0], np.float64), g.op("Expand", least, num_hypotheses), *empty]
     *_, all_scores, all_rows, all_tokens, all_sums = g.loop(body, limit, first)
     g.output("scores", all_scores, ["T", "C"], "DOUBLE")
     g.output("rows", all_rows, ["T", "C"], "INT64")
@@ -157,11 +157,11 @@ def _allowed(g: Graph, size: int, log_probs: Value) -> Value:
     return g.add(log_probs, g.constant(never))
 
 
-def _kept(g: Graph, body: Graph, step: StepGraph, new: list[Value]) -> list[Value]:
-    """What rows keep goes from round to round; what they keep before the first."""
-    nothing = []
-    for kept, value in zip(step.kept, new, strict=True):
-        body.output(f"new_{kept.name}", value, ["T_1" if size == "T" else size for size in kept.shape])
-        shape = [{"R": 1, "T": 0}[size] if isinstance(size, str) else size for size in kept.shape]
-        nothing.append(g.constant(np.zeros(shape)))
-    return nothing
+def _carried_cache(g: Graph, body: Graph, step: StepGraph, new: list[Value]) -> list[Value]:
+    """Let `body` hand what rows keep to its next round; returns what they keep before the first."""
+    empty = []
+    for tensor, value in zip(step.cache, new, strict=True):
+        body.output(f"new_{tensor.name}", value, ["T_1" if size == "T" else size for size in tensor.shape])
+        shape = [{"R": 1, "T": 0}[size] if isinstance(size, str) else size for size in tensor.shape]
+        empty.append(g.constant(np.zeros(shape)))
+    return empty

@@ -18,7 +18,7 @@ import torch
 
 from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores
 from repose.graphs.coverage import why_not
-from repose.graphs.folder import GraphFacts, Kept
+from repose.graphs.folder import CacheTensor, GraphFacts
 from repose.graphs.graph import OPSET, Graph, Value, array
 from repose.model.embedding import Embedding
 from repose.model.kernels.linear import refuse_nan_weights
@@ -58,7 +58,7 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         refuse_nan_weights(model)
     with torch.no_grad():
         encoder, memory = _EncoderGraph(model, int8=int8).made()
-        step, kept = _step_graph(model, memory, int8=int8)
+        step, cache = _step_graph(model, memory, int8=int8)
     facts = GraphFacts(
         opset=OPSET,
         precision="int8" if int8 else "fp32",
@@ -66,7 +66,7 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
         tgt_vocab_size=model.tgt_vocab_size,
         num_layers=a.num_decoder_layers,
         memory=tuple(tensor.name for tensor in memory),
-        kept=tuple(kept),
+        cache=tuple(cache),
     )
     return Graphs(encoder, step, memory, facts)
 
@@ -80,7 +80,7 @@ class _StackGraph:
         self.position_scores = PositionScores(self.g, stack.positions)
         self.real: Value | None = None
         """Of the encoder: 1 for a token, 0 for padding, (B, S, 1)."""
-        self.kept: list[Kept] = []
+        self.cache: list[CacheTensor] = []
 
     def embedded(self, ids: Value, at: At) -> tuple[Value, Value | None]:
         """Ids of any shape -> the first layer's input, and token embeddings where they are values."""
@@ -279,7 +279,7 @@ class StepGraph(_StackGraph):
         self.attended: list[tuple[Value, list[int | str]]] = []
         """The weights of each layer's cross-attention, and their shape."""
         self.new: list[Value] = []
-        """What each row keeps, in the order of `kept`."""
+        """What each row keeps, in the order of `cache`."""
 
     def read_memory(self, g: Graph, memory: list[Memory]) -> None:
         """What belongs to the sentences, as inputs of a graph: this one, or the one around it."""
@@ -289,11 +289,11 @@ class StepGraph(_StackGraph):
             self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
 
     def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
-        """Of the next token, (R, V); as `hidden`."""
+        """Log-probabilities of the next token, (R, V); arguments as for `hidden`."""
         return self.log_probs_of(self.g, self.hidden(tokens, at, num_sentences))
 
     def log_probs_of(self, g: Graph, hidden: Value) -> Value:
-        """Of hidden states (R, d), (R, V), in a graph: this one, or the one around it."""
+        """Log-probabilities (R, V) from hidden states (R, d), in a graph: this one, or the one around it."""
         output = self.model.output
         return str(g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1))
 
@@ -363,27 +363,27 @@ class StepGraph(_StackGraph):
 
     def _grown(self, name: str, new: Value, groups: int, width: int) -> Value:
         """What the rows kept under this name, and this token's."""
-        g, kept = self.g, Kept(name, groups, width)
-        grown = g.concatenated(g.input(f"past_{name}", kept.shape), new, axis=2)
-        self.kept.append(kept)
+        g, tensor = self.g, CacheTensor(name, groups, width)
+        grown = g.concatenated(g.input(f"past_{name}", tensor.shape), new, axis=2)
+        self.cache.append(tensor)
         self.new.append(grown)
         return grown
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
-        """Of the row's tokens so far."""
+        """Mean and variance of each row's tokens so far."""
         assert kind == "prefix", "a sentence's are not known before its end"
         g = self.g
-        kept = [Kept(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]
-        mean0, m2 = (g.input(f"past_{k.name}", k.shape) for k in kept)
+        tensors = [CacheTensor(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]
+        mean0, m2 = (g.input(f"past_{tensor.name}", tensor.shape) for tensor in tensors)
         before, count = (g.cast(n, "FLOAT") for n in (self.at, self.num_read))
         mean = g.div(g.add(g.mul(mean0, before), x), count)
         m2 = g.add(m2, g.mul(g.sub(x, mean0), g.sub(x, mean)))
-        self.kept += kept
+        self.cache += tensors
         self.new += [mean, m2]
         return mean, g.div(m2, count)
 
 
-def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tuple[Any, list[Kept]]:
+def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tuple[Any, list[CacheTensor]]:
     """The graph of a step, and what each row keeps."""
     g = Graph("step", int8=int8)
     step = StepGraph(model, g)
@@ -391,11 +391,11 @@ def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tupl
     step.read_memory(g, memory)
     log_probs = step.log_probs(g.reshaped(tokens, (-1,)), at, g.size(tokens, 0))
     g.output("log_probs", log_probs, ["R", model.tgt_vocab_size])
-    for kept, value in zip(step.kept, step.new, strict=True):
-        g.output(f"new_{kept.name}", value, [size if size != "T" else "T_1" for size in kept.shape])
+    for tensor, value in zip(step.cache, step.new, strict=True):
+        g.output(f"new_{tensor.name}", value, [size if size != "T" else "T_1" for size in tensor.shape])
     for index, (weights, shape) in enumerate(step.attended):
         g.output(f"attention_{index}", weights, shape)
-    return g.model(), step.kept
+    return g.model(), step.cache
 
 
 def _token_table(e: Embedding) -> Any:

@@ -251,7 +251,7 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
 def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:
     """Of all translations. A model of few updates does not know when to end: what is measured is the time per token of
     a hypothesis, and what is assumed is that hypotheses are as long as references."""
-    from repose.decoding.translator import load
+    from repose.decoding.load import load
     from repose.system.device import one_thread
     from repose.tasks import decoding_choice
 

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from repose.decoding.translator import Translator, load
+from repose.decoding.load import load
+from repose.decoding.translator import Translator
 from repose.model.architecture import Architecture
 from repose.system.errors import ConfigError, DataError
 from repose.system.token_ids import END, START

@@ -41,7 +41,7 @@ class Windows:
         return self._current(client)[1]
 
     def seconds_left(self, client: str) -> float:
-        """Of the client's minute, hour or day."""
+        """How long the client's minute, hour or day still lasts."""
         return max(0.0, self._current(client)[0] + self._seconds - self._clock())
 
     def _current(self, client: str) -> tuple[float, int]:
@@ -67,7 +67,7 @@ class Access:
         self._requests = [(unit, limit, Windows(unit)) for unit, limit in by_unit.items() if limit != NO_LIMIT]
 
     def read_keys(self) -> None:
-        """Those that the file has now; where it cannot be read, those of before stay. Raises as `Access` does."""
+        """Read the keys that the file has now; if it cannot be read, the old ones stay. Raises what `Access` does."""
         settings = self._settings
         keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
         if settings.key_required and not keys:
@@ -112,7 +112,7 @@ class Access:
 
 
 def address_of(host: str | None, headers: Headers, *, trust_forwarded_for: bool) -> str:
-    """Of a client; of IPv6 the network, since whoever has one address has 2^64."""
+    """The address of a client; of IPv6 its network, since whoever has one address has 2^64."""
     # The proxy's own is the last, be it in a line of its own or behind what the client wrote.
     forwarded = ",".join(headers.getlist("x-forwarded-for")) if trust_forwarded_for else ""
     return _network(forwarded.rpartition(",")[2].strip(), host or "")

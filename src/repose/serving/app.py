@@ -106,7 +106,10 @@ class Service:
         return NOTHING
 
     def direction(self, source: str, target: str, detected: Detected | None, kind: object = None) -> Direction | None:
-        """As asked for, with `kind` as the format; None where there is nothing to do. Raises RequestError."""
+        """The direction that is asked for, with `kind` as the format; None where there is nothing to do.
+
+        Raises RequestError.
+        """
         start = canonical(source) if detected is None else detected.language
         for code, name in ((start if detected is None else None, source), (canonical(target), target)):
             if code is not None and code not in self.catalogue.languages:
@@ -116,7 +119,7 @@ class Service:
         return None if detected is NOTHING else self.catalogue.direction(start, canonical(target))
 
     def detect(self, text: str) -> list[Detected]:
-        """Which of the languages that it can translate from a text is in."""
+        """The languages that a text may be in, of those that can be translated from."""
         return detect(text, self.catalogue.sources)
 
     async def answer(self, request: Request, work: Awaitable[T], seconds: float) -> T:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
-from repose.decoding.translator import DEFAULTS, MODEL_KIND
+from repose.decoding.options import DEFAULTS
+from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
@@ -36,17 +37,17 @@ class ServedModel:
     tags: frozenset[str]
     """What else it can be told to read."""
     lengths: Lengths
-    """That sources may have."""
+    """How long sources may be."""
     scripts: frozenset[str] | None
-    """That training saw; None where the model does not say."""
+    """Scripts that training saw; None where the model does not say."""
     spans: Spans
     """Where its tokens stand in texts."""
     about: dict[str, Any]
     """For /models."""
     beam_size: int = DEFAULTS.beam_size
-    """That it searches with unless told otherwise."""
+    """The beam that it searches with unless told otherwise."""
     stamp: str = ""
-    """Of its files: see `stamp_of`."""
+    """The stamp of its files: see `stamp_of`."""
 
     def size(self, text: str) -> int:
         """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
@@ -55,13 +56,13 @@ class ServedModel:
 
 
 class Direction(NamedTuple):
-    """From one language into another."""
+    """A model that translates from one language into another."""
 
     source: str
     target: str
     model: ServedModel
     place: int
-    """Of the model in the list of all."""
+    """Where the model stands in the list of all."""
     tag: str | None
     """To be read before each source; None: the model's own, if it has one."""
 
@@ -119,8 +120,8 @@ class Catalogue:
 
 
 def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
-    """From run or model directories, exports to ONNX, and models on a hub. `languages`: `pt:en` for each whose config
-    does not know, in order.
+    """The catalogue of run or model directories, exports to ONNX, and models on a hub. `languages`: `pt:en` for each
+    whose config does not know them, in order.
 
     Raises CheckpointError for a directory, ConfigError for languages.
     """

@@ -125,12 +125,12 @@ class Dispatcher:
 
     @property
     def pids(self) -> list[int]:
-        """Of the workers."""
+        """The process ids of the workers."""
         return [worker.pid for worker in self._workers]
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """By a request, which may come to the queue several times: `drain` waits for its end."""
+        """Within the block, a request is answered, maybe by several calls of `translate`: `drain` waits for its end."""
         self._requests += 1
         try:
             yield
@@ -198,9 +198,12 @@ class Dispatcher:
 
     @contextlib.contextmanager
     def promised(self, tokens: int) -> Iterator[Callable[[int], None]]:
-        """Within, a request has so many tokens translated, in as many calls of `translate` as it likes; it tells of
-        those that are. Raises RequestError where those of earlier requests and these will not be translated in time:
-        requests take turns, so that otherwise all of them would be too late."""
+        """Within the block, a request has so many tokens translated, in as many calls of `translate` as it likes, and
+        tells of those that are.
+
+        Raises RequestError where those of earlier requests and these will not be translated in time: requests take
+        turns, so that otherwise all of them would be too late.
+        """
         self._check_ready()
         if (
             tokens
@@ -227,7 +230,7 @@ class Dispatcher:
             raise busy(math.ceil(_LONGEST_PAUSE))
 
     def seconds_to_wait(self) -> int:
-        """In which the queue will have been translated, at the speed of late."""
+        """The time in which the queue will have been translated, at the speed of late."""
         return math.ceil(self._seconds_for(self._queue_tokens))
 
     def _seconds_for(self, tokens: int) -> float:

@@ -36,7 +36,7 @@ MEDIA_TYPES = {
     ".ods": "application/vnd.oasis.opendocument.spreadsheet",
     ".epub": "application/epub+zip",
 }
-"""Of each of the formats."""
+"""The media type of each format, by the ending of its files."""
 assert MEDIA_TYPES.keys() == FORMATS.keys()
 
 
@@ -46,7 +46,7 @@ def at_work() -> bool:
 
 
 def media_type(suffix: str, document: Document) -> str:
-    """Of a document's file, with the encoding of one that is text."""
+    """The media type of a document's file, with the encoding where it is text."""
     kind = MEDIA_TYPES[suffix]
     charset = document.charset if isinstance(document, Encoded) and kind.startswith("text/") else ""
     return f"{kind}; charset={charset}" if charset else kind
@@ -55,7 +55,7 @@ def media_type(suffix: str, document: Document) -> str:
 async def translate_html(
     dispatcher: Translates, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
-    """Each of the texts, all of its tags kept, in their places by attention."""
+    """Translate each of the texts and keep all of its tags, in their places by attention."""
 
     def finished(page: HtmlDocument, job: Job, answers: Sequence[Answer]) -> TranslatedText:
         text = page.text(job.placed([answer.whole for answer in answers]))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from repose.data.scripts import has_letters
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction
@@ -56,15 +55,14 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
 
 def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
     """Offsets are in characters (code points) of the request's text and of the whole translation."""
-    found, sentences = iter(answers), []
-    texts = texts_of(whole, answers, 0)
+    sentences, texts = [], texts_of(whole, answers, 0)
     src_at = 0
-    for place, part in enumerate(whole.parts):
+    for place, (part, answer) in enumerate(zip(whole.parts, whole.filled(answers), strict=True)):
         begin = src_at + len(part.before)
         src_at += sum(map(len, part))
-        if not has_letters(part.text):
+        if answer is None:
             continue
-        answer, text = next(found), texts[place].strip()
+        text = texts[place].strip()
         before = put_together([*texts[:place], text], [*whole.parts[:place], part._replace(after="")])
         tgt_begin = len(before) - len(text)
         source: list[dict[str, Any]] = []

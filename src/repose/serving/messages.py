@@ -45,11 +45,11 @@ class How:
     beam_size: int | None = None
     num_hypotheses: int = 1
     explain: bool = False
-    """With tokens, their probabilities and attention."""
+    """Whether tokens, their probabilities and attention are wanted, too."""
     whole: bool = False
-    """With the translator's own `Translation`, for `repose.documents`."""
+    """Whether the translator's own `Translation` is wanted, for `repose.documents`."""
     attention: bool = False
-    """In the `Translation`."""
+    """Whether attention is wanted in the `Translation`."""
 
 
 class Batch(NamedTuple):
@@ -63,7 +63,7 @@ class Explained(NamedTuple):
     """Where a translation comes from."""
 
     src_tokens: list[str]
-    """As people can read them, [START] and [END] included."""
+    """The tokens as people can read them, [START] and [END] included."""
     tgt_tokens: list[str]
     """Likewise; without [START], [END] last if it was reached."""
     log_probs: list[float]
@@ -71,7 +71,7 @@ class Explained(NamedTuple):
     attention: list[list[list[list[float]]]]
     """Cross-attention: layers, heads, target tokens, source tokens."""
     src_spans: list[tuple[int, int]]
-    """Of each source token, the characters of the sentence that it stands for; none for [START], a tag, [END]."""
+    """The characters of the sentence that each source token stands for; none for [START], a tag, [END]."""
     tgt_spans: list[tuple[int, int]]
     """Likewise, of the translation."""
 
@@ -86,10 +86,10 @@ class Answer(NamedTuple):
     num_tokens: int = 0
     """Target tokens of the first, END included."""
     num_src_tokens: int = 0
-    """As the model read it, START and END included."""
+    """Source tokens as the model read them, START and END included."""
     truncated: bool = False
     explained: Explained | None = None
     scores: tuple[float, ...] = ()
-    """Of each of the texts: its log-probability, in nats."""
+    """The log-probability of each of the texts, in nats."""
     whole: Any = None
     """The `Translation`, where it was asked for."""

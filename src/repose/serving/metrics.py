@@ -29,12 +29,12 @@ class Histogram:
         self._bounds, self._counts, self._sum = bounds, [0] * (len(bounds) + 1), 0.0
 
     def observe(self, value: float) -> None:
-        """One more."""
+        """Count one more value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._sum += value
 
     def add_to(self, family: HistogramMetricFamily, labels: Sequence[str] = ()) -> HistogramMetricFamily:
-        """As Prometheus counts: each bucket with all that are below it."""
+        """Add the values as Prometheus counts them: a bucket holds all that are below its bound."""
         buckets, total = list[tuple[str, float]](), 0
         for bound, count in zip((*self._bounds, inf), self._counts, strict=True):
             total += count
@@ -44,7 +44,7 @@ class Histogram:
 
 
 class Metrics:
-    """All of it."""
+    """All that is measured of a server."""
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, str]] = Counter()
@@ -70,11 +70,11 @@ class Metrics:
         self._models = [[str(model.get(name) or "") for name in _MODEL_LABELS] for model in every]
 
     def exposed(self) -> bytes:
-        """As text."""
+        """All metrics as text."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """As prometheus_client asks for it."""
+        """The metrics, as prometheus_client asks for them."""
         answered = CounterMetricFamily("repose_requests", "Requests answered", labels=["endpoint", "code"])
         for labels, number in self.requests.items():
             answered.add_metric(labels, number)

@@ -28,7 +28,7 @@ class Upload(NamedTuple):
 
 
 class Parameters:
-    """By name; of one that is given several times the first, the query string before the body."""
+    """The parameters of a request by name: of one that is given twice the first, the query string before the body."""
 
     def __init__(self, values: Mapping[str, Any], *, is_json: bool) -> None:
         self._values, self._is_json = values, is_json
@@ -61,7 +61,7 @@ class Parameters:
         return text if self._is_json else "\n".join(text.splitlines())
 
     def number(self, name: str, most: int) -> int:
-        """At least 0; 0 where it is missing. Raises RequestError for what is no number, or more than `most`."""
+        """A number of at most `most`; 0 where it is missing or negative. Raises RequestError for anything else."""
         value = self.get(name)
         if value is None or value == "":
             return 0

@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def answers(translator: Any, batch: Batch) -> list[Answer]:
-    """One for each sentence, in order. Raises what the translator raises."""
+    """One answer for each sentence, in order. Raises what the translator raises."""
     how = batch.how
     told_to = {} if how.tag is None else {"to": how.tag}
     translations = translator.translate(

@@ -17,7 +17,7 @@ def missing(name: str) -> RequestError:
 
 
 def too_long(size: int, limit: int) -> RequestError:
-    """Of characters and of texts alike."""
+    """A request with more characters, or more texts, than the limit."""
     return RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 

@@ -32,7 +32,7 @@ from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import writing
 from repose.system.terminal import Say
 
-LOADER = "repose.decoding.translator:load"
+LOADER = "repose.decoding.load:load"
 _GRACE_SECONDS = 0.2
 """Between the first sign of an end, at /health/ready, and the last accepted connection."""
 _KEEP_ALIVE_SECONDS = 65
@@ -143,7 +143,7 @@ class Server:
         self._ending: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Until it ends. Raises ReposeError where the models cannot be loaded."""
+        """Serve until the end. Raises ReposeError where the models cannot be loaded."""
         loop = asyncio.get_running_loop()
         events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
         logger.addHandler(events)

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeVar
 
 from repose.data.input_warning import input_warning
 from repose.data.language import base_code
-from repose.data.scripts import has_letters
 from repose.decoding.lengths import Lengths
-from repose.decoding.parts import Part, parts_of, put_together
+from repose.decoding.parts import Part, Parts, parts_of, put_together
 from repose.serving.catalogue import Direction
 from repose.serving.languages import canonical
 from repose.serving.messages import Answer, How
@@ -23,7 +23,7 @@ _ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[
 _INLINE = 2_000
 """Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
 _SENTENCES_AT_ONCE = 256
-"""Of a request in the queue, so that others' come between."""
+"""Sentences of a request that are in the queue at once, so that others' come between."""
 _LEAST_BEAM = 4
 
 
@@ -37,23 +37,16 @@ class Translates(Protocol):
         ...
 
     def promised(self, tokens: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Within, so many tokens are to be translated; it gives what is to be told of those that are."""
+        """Within the block, so many tokens are to be translated; it gives what is to be told of those that are."""
         ...
 
 
 @dataclass(frozen=True)
-class SplitText:
-    """A text as a model reads it."""
+class SplitText(Parts):
+    """A text as a model reads it, with the lengths of its sentences."""
 
-    parts: tuple[Part, ...]
     num_tokens: tuple[int, ...]
-    """Of each sentence, about."""
-    too_long: bool
-
-    @property
-    def sentences(self) -> list[str]:
-        """The parts with letters: the others, such as numbers, stay as they are, as in documents."""
-        return [part.text for part in self.parts if has_letters(part.text)]
+    """About how many tokens each of `sentences` has."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +64,11 @@ def split(direction: Direction, text: str) -> SplitText:
     """Lines, then sentences, then, where one is longer than nearly all of the training's, clauses. Nothing is lost."""
     model, stays_whole = direction.model, direction.model.lengths.stays_whole
     if _ONE_SENTENCE.fullmatch(text) and stays_whole(text):
-        return SplitText((Part("", text, ""),), (model.size(text),) * has_letters(text), False)
-    parts: list[Part] = []
-    too_long = False
-    for line in _LINE.findall(text):
-        if line:
-            found = parts_of(line, base_code(direction.source), stays_whole)
-            parts += found.parts
-            too_long = too_long or found.too_long
-    return SplitText(tuple(parts), tuple(model.size(part.text) for part in parts if has_letters(part.text)), too_long)
+        whole = Parts((Part("", text, ""),), False)
+    else:
+        lines = [parts_of(line, base_code(direction.source), stays_whole) for line in _LINE.findall(text) if line]
+        whole = Parts(tuple(chain.from_iterable(line.parts for line in lines)), any(line.too_long for line in lines))
+    return SplitText(whole.parts, whole.too_long, tuple(map(model.size, whole.sentences)))
 
 
 def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
@@ -97,7 +86,7 @@ async def translate_texts(
     beam_size: int | None = None,
     alternatives: int = 0,
 ) -> list[TranslatedText]:
-    """Each of the texts. Raises what `Dispatcher.translate` raises."""
+    """The translation of each text. Raises what `Dispatcher.translate` raises."""
     size = sum(map(len, texts))
     whole = await _done(size, lambda: [split(direction, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
@@ -130,10 +119,10 @@ async def in_turn(
             some = slice(start, start + _SENTENCES_AT_ONCE)
             is_cut = [number > lengths.longest for number in num_tokens[some]]
             read = [lengths.beginning(text) if cut else text for text, cut in zip(sentences[some], is_cut, strict=True)]
-            found = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
+            answered = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
             translated(sum(read_tokens[some]))
             answers += [
-                answer._replace(truncated=True) if cut else answer for answer, cut in zip(found, is_cut, strict=True)
+                answer._replace(truncated=True) if cut else answer for answer, cut in zip(answered, is_cut, strict=True)
             ]
     return answers
 
@@ -187,12 +176,7 @@ def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
 
 def texts_of(whole: SplitText, answers: Sequence[Answer], rank: int) -> list[str]:
     """What `joined` puts together: what becomes of each part."""
-    found = iter(answers)
-    texts = []
-    for part in whole.parts:
-        if has_letters(part.text):
-            answer = next(found)
-            texts.append(answer.texts[rank] if rank < len(answer.texts) else answer.texts[0])
-        else:
-            texts.append(part.text)
-    return texts
+    return [
+        part.text if answer is None else answer.texts[rank if rank < len(answer.texts) else 0]
+        for part, answer in zip(whole.parts, whole.filled(answers), strict=True)
+    ]

@@ -52,7 +52,7 @@ class Waiting:
 
 @contextlib.contextmanager
 def watched(scope: Scope, receive: Receive, waiting: Waiting) -> Iterator[None]:
-    """Within, the end of a request's connection ends the waiting."""
+    """Within the block, the end of a request's connection ends the waiting."""
     connection: Any = scope["state"].get("connection")
     if connection is None:  # of a server that has to be asked
         asking = asyncio.ensure_future(_end_if_gone(receive, waiting))

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from repose.decoding.translator import is_export
+from repose.decoding.load import is_export
 from repose.saved_model.directory import UNNAMED_TASK, read_config, task_of
 from repose.system.errors import CheckpointError, ConfigError, unknown
 

@@ -19,7 +19,9 @@ from repose.data.mixture import Mixture
 from repose.data.normalization import normalization_to
 from repose.data.readers import TextPairs
 from repose.data.scripts import scripts_in
-from repose.decoding import translator as decoding_translator
+from repose.decoding.load import load
+from repose.decoding.options import SETTINGS
+from repose.decoding.translator import LOOKS_AHEAD, MODEL_KIND
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
@@ -68,8 +70,8 @@ class TranslationTask(Task):
     """Sentence pairs (`repose.data.dataset`). Losses are per target token."""
 
     name = "translation"
-    kind = decoding_translator.MODEL_KIND
-    look_ahead_warning = decoding_translator.LOOKS_AHEAD
+    kind = MODEL_KIND
+    look_ahead_warning = LOOKS_AHEAD
     allows_cuda_graphs = True
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
@@ -164,7 +166,7 @@ class TranslationTask(Task):
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
         """Languages and how to search."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
-        decoding = {name: getattr(experiment.decoding, name) for name in decoding_translator.SETTINGS}
+        decoding = {name: getattr(experiment.decoding, name) for name in SETTINGS}
         corpus = experiment.corpus
         tag = {} if corpus.tag is None else {"tag": corpus.tag}
         if corpus.synthetic and corpus.synthetic_tag:
@@ -216,7 +218,7 @@ class TranslationTask(Task):
             asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
-                with decoding_translator.load(folder, device, engine="torch") as translator, one_thread():
+                with load(folder, device, engine="torch") as translator, one_thread():
                     choice = choose_decoding(translator, sources, references, experiment.decoding)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
@@ -225,7 +227,7 @@ class TranslationTask(Task):
                 settings = {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
-        translator = decoding_translator.load(folder, device, engine="torch")
+        translator = load(folder, device, engine="torch")
         score_set(translator, measured, Decoding(beam_sizes=(1, beam_size)), about, folder)
 
     def score_model(

@@ -16,7 +16,7 @@ from repose.data.language import UNKNOWN, is_language
 from repose.data.readers import PairReader, kind_of
 from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import Tokenizer
-from repose.decoding import translator as decoding_translator
+from repose.decoding.load import is_export, load
 from repose.decoding.translator import Translator
 from repose.evaluation.looping import loops
 from repose.evaluation.metrics import (
@@ -60,11 +60,11 @@ def score_model(
     folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
 ) -> dict[str, Any]:
     """The scores of a model on two aligned files, or on a set of its run's corpus, as `Task.score_model` has it."""
-    exported = decoding_translator.is_export(folder)
+    exported = is_export(folder)
     if exported and not files:
         raise ConfigError("name source and reference files: an export has no set of its own")
     engine = decoding.engine or ("onnx" if exported else "torch")
-    translator = decoding_translator.load(folder, device, decoding.workers, decoding.precision, engine)
+    translator = load(folder, device, decoding.workers, decoding.precision, engine)
     decoding = decoding.resolved(translator.config)
     about: dict[str, Any] = {}
     if files:

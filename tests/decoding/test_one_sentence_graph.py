@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from repose.decoding.alone import Candidates, beam_hypotheses, greedy_hypothesis
-from repose.decoding.search import Ints, beam_search, greedy, length_penalty
+from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import Ints, beam_search, greedy
 from repose.system.token_ids import END, PAD, START
 
 INF = math.inf
@@ -38,10 +39,11 @@ class Table:
         return np.array([self.at(prefix[1:]) for prefix in self.rows])
 
 
-def candidates(table: Table, limit: int, size: int, num_hypotheses: int, alpha: float) -> list[Candidates]:
+def candidates(table: Table, limit: int, options: SearchOptions) -> list[Candidates]:
     """What a beam's graph gives: the rules of `repose.decoding.search`, hypothesis by hypothesis."""
     rows: list[tuple[float, Prefix]] = [(0.0, ())]
-    steps, best, last = [], [-INF] * num_hypotheses, length_penalty(limit, alpha)
+    size, num_hypotheses = options.beam_size, options.num_hypotheses
+    steps, best, last = [], [-INF] * num_hypotheses, options.penalty(limit)
     for length in range(1, limit + 1):
         found = []
         for place, (score, prefix) in enumerate(rows):
@@ -51,7 +53,7 @@ def candidates(table: Table, limit: int, size: int, num_hypotheses: int, alpha: 
         found = sorted(found, key=lambda x: -x[0])[: 2 * size]
         found += [(-INF, 0, END)] * (2 * size - len(found))
         steps.append(Candidates(*map(list, zip(*found, strict=True))))
-        ended = [score / length_penalty(length, alpha) for score, _, token in found[:size] if token == END]
+        ended = [score / options.penalty(length) for score, _, token in found[:size] if token == END]
         best = sorted([*best, *ended], reverse=True)[:num_hypotheses]
         live = [x for x in found if x[2] != END and x[0] > -INF][:size]
         rows = [(score, (*rows[row][1], token)) for score, row, token in live if score / last > best[-1]]
@@ -69,12 +71,10 @@ def candidates(table: Table, limit: int, size: int, num_hypotheses: int, alpha: 
     alpha=st.sampled_from([0.0, 0.6, 1.0]),
 )
 def test_of_a_beam(seed: int, limit: int, size: int, num_hypotheses: int, alpha: float) -> None:
-    wanted = min(size, num_hypotheses)
+    options = SearchOptions(size, alpha, min(size, num_hypotheses))
     table = Table(seed)
-    asked = {"beam_size": size, "alpha": alpha, "num_hypotheses": wanted}
-    expected = beam_search(table, table, [limit], **asked)[0]  # type: ignore[arg-type]
-    steps = candidates(Table(seed), limit, size, wanted, alpha)
-    assert beam_hypotheses(steps, limit, beam_size=size, alpha=alpha, num_hypotheses=wanted) == expected
+    (expected,) = beam_search(table, table, [limit], options)
+    assert beam_hypotheses(candidates(Table(seed), limit, options), limit, options) == expected
 
 
 @pytest.mark.parametrize("chosen", [[5, END], [END], [5, 6, 7], [5, None], [None]])
@@ -88,6 +88,6 @@ def test_of_a_greedy_search(chosen: list[int | None]) -> None:
             return [values[len(prefix)] if each == token else -INF for each in range(VOCABULARY + 1)]
 
     table = Chosen(0)
-    (expected,) = greedy(table, table, [len(chosen)])
+    (expected,) = greedy(table, table, [len(chosen)], SearchOptions(1))
     given = [-INF if token is None else value for token, value in zip(chosen, values, strict=False)]
-    assert greedy_hypothesis([1 if token is None else token for token in chosen], given, 0.6) == expected
+    assert greedy_hypothesis([1 if token is None else token for token in chosen], given, SearchOptions(1)) == expected

@@ -17,18 +17,18 @@ class Result:
     """What came of a line."""
 
     lines: Sequence[str]
-    """In text."""
+    """What is written of it in text."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """In JSONL and Parquet, beside those of the input."""
+    """What is added in JSONL and Parquet to the fields of the input."""
     failure: str | None = None
     tokens: int = 0
-    """That the model read."""
+    """Tokens that the model read."""
     too_long: bool = False
     """Whether a sentence was translated in parts."""
 
 
 class Work(Protocol):
-    """One window after another."""
+    """Does one window after another."""
 
     def __call__(self, records: Sequence[Record], number: int, /) -> list[Result]:
         """One result for each line; `number` is the first one's among all lines, from 0."""
@@ -64,14 +64,14 @@ class LineTranslator:
 
 
 def work_of(job: Job) -> Work:
-    """With its models loaded. Raises what `models.loaded` raises."""
+    """The work of a job, whose models are loaded for it. Raises what `models.loaded` raises."""
     from repose.bulk.models import loaded
 
     return work_with(job, [loaded(model) for model in job.models])
 
 
 def work_with(job: Job, models: Sequence[Translator]) -> Work:
-    """With models that are loaded."""
+    """The work of a job, with its models, which are loaded."""
     if job.work == "translate":
         return LineTranslator(job, models[0])
     from repose.bulk.scoring import PairScorer

@@ -1,10 +1,15 @@
-"""Hypotheses of what a search of one sentence chose in one go, in a graph: those that `search` would have found."""
+"""The hypotheses of one sentence from a graph that holds the whole search (`repose.graphs.searches`).
+
+Such a graph gives what was chosen at every step. From that, these functions make the hypotheses that `search` would
+have found step by step.
+"""
 
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from repose.decoding.search import Found, length_penalty
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import TokenHypothesis
 from repose.system.token_ids import END
 
 
@@ -18,19 +23,18 @@ class Candidates(NamedTuple):
     tokens: list[int]
 
 
-def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], alpha: float) -> Found:
+def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], options: SearchOptions) -> TokenHypothesis:
     """What `search.greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends
     where one is −inf."""
     possible = [*log_probs, -math.inf].index(-math.inf)
     finished = possible > 0 and tokens[possible - 1] == END
     written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
-    return Found(written, score, finished, score / length_penalty(possible, alpha))
+    return TokenHypothesis(written, score, finished, score / options.penalty(possible))
 
 
-def beam_hypotheses(
-    steps: Sequence[Candidates], limit: int, *, beam_size: int, alpha: float, num_hypotheses: int
-) -> list[Found]:
+def beam_hypotheses(steps: Sequence[Candidates], limit: int, options: SearchOptions) -> list[TokenHypothesis]:
     """What `search.beam_search` makes of the candidates of its steps."""
+    beam_size, num_hypotheses = options.beam_size, options.num_hypotheses
     trail: list[list[tuple[int, int]]] = []  # of each row of a step: the row that it continues, its token
 
     def written(row: int) -> tuple[int, ...]:
@@ -40,24 +44,26 @@ def beam_hypotheses(
             backwards.append(token)
         return tuple(reversed(backwards))
 
-    last_penalty = length_penalty(limit, alpha)
+    last_penalty = options.penalty(limit)
     best, finished, before = [-math.inf] * num_hypotheses, [], [0.0]
     for length, step in enumerate(steps, 1):
-        penalty, enough = length_penalty(length, alpha), best[-1]
+        penalty, enough = options.penalty(length), best[-1]
         candidates = [x for x in zip(*step, strict=True) if x[0] > -math.inf]
         for score, row, token in candidates[:beam_size]:
             if token == END:
                 normalised = score / penalty
                 best.append(normalised)
                 if normalised > enough:
-                    finished.append(Found(written(row), score, True, normalised))
+                    finished.append(TokenHypothesis(written(row), score, True, normalised))
         best = sorted(best, reverse=True)[:num_hypotheses]
         live = [x for x in candidates if x[2] != END][:beam_size]
         going = [x for x in live if x[0] / last_penalty > best[-1]] if length < limit else []
         if not going and not finished:  # cut, or at a dead end
-            finished = [Found((*written(row), token), score, False, score / penalty) for score, row, token in live]
-            shorter = length_penalty(length - 1, alpha)
-            finished = finished or [Found(written(k), s, False, s / shorter) for k, s in enumerate(before)]
+            finished = [
+                TokenHypothesis((*written(row), token), score, False, score / penalty) for score, row, token in live
+            ]
+            shorter = options.penalty(length - 1)
+            finished = finished or [TokenHypothesis(written(k), s, False, s / shorter) for k, s in enumerate(before)]
         trail.append([(row, token) for _, row, token in going])
         before = [score for score, _, _ in going]
     return sorted(finished, key=lambda h: -h.normalised)[:num_hypotheses]

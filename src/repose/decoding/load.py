@@ -1,0 +1,118 @@
+"""A translator from a folder: a run, a model directory, or an export to ONNX."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from repose.data.tokenizer import Tokenizer
+from repose.decoding import graph_cache
+from repose.decoding.engine import Engine, EngineName, Precision
+from repose.decoding.onnx_engine import OnnxEngine
+from repose.decoding.options import SETTINGS, checked_settings
+from repose.decoding.translator import MODEL_KIND, Translator
+from repose.graphs import folder as graphs
+from repose.saved_model import directory, hub
+from repose.system.device import device_name
+from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
+
+if TYPE_CHECKING:
+    import torch
+
+    from repose.model.transformer import Transformer
+
+
+def load(
+    folder: str | Path,
+    device: "str | torch.device" = "cpu",
+    workers: int | None = None,
+    precision: str | None = None,
+    engine: str = "auto",
+) -> Translator:
+    """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
+    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
+
+    `device`: cpu, cuda, cuda:1 or mps, or a `torch.device`. `workers`: processes. `precision`: fp32, the default, or
+    int8, which is faster on a CPU, and translates a few sentences otherwise. `engine`: torch computes with the model
+    itself, on any device; onnx with graphs of it, on a CPU, which is faster, in fp32 with the same results but for
+    rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU where the extra `fast` is
+    installed, and else torch.
+
+    Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
+    for an unknown device, ConfigError for an engine or a precision that is unknown, or that this folder cannot have,
+    and WriteError where the engine is onnx and the cache cannot be written.
+    """
+    device = device_name(device)
+    names = (*get_args(EngineName), "auto")
+    if engine not in names:
+        raise ConfigError(unknown("engine", engine, names))
+    if precision not in (None, *get_args(Precision)):
+        raise ConfigError(unknown("precision", precision, get_args(Precision)))
+    if precision == "int8" and device != "cpu":
+        raise ConfigError(f"precision = 'int8' is for the CPU: leave precision out on {device}")
+    if engine == "onnx" and device != "cpu":
+        raise ConfigError(f"engine = 'onnx' is for the CPU: leave engine out on {device}")
+    local_folder = hub.local_folder(folder)
+    if graphs.is_graph_folder(local_folder):
+        return _of_graphs(local_folder, engine, device, precision, workers)
+    int8, why_torch = precision == "int8", None
+    if device == "cpu" and (engine == "onnx" or (engine == "auto" and graph_cache.can_make())):
+        tokenizers, config = directory.load_without_weights(local_folder, MODEL_KIND)
+        if not directory.architecture_in(config, local_folder).looks_ahead:
+            try:
+                model_dir = directory.locate(local_folder)
+                load_model = partial(directory.load, model_dir, MODEL_KIND)
+                made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
+                return _translator(made, tokenizers, config, local_folder, workers)
+            except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
+                if engine == "onnx":
+                    raise
+                why_torch = str(error)
+        elif engine == "onnx":
+            raise ConfigError("engine = 'onnx' decodes with a cache, which this model cannot: leave engine out")
+    model, tokenizers, config = directory.load(local_folder, MODEL_KIND, device)
+    if int8:
+        from repose.model.kernels.linear import quantize
+
+        quantize(model)
+    translator = _translator(model, tokenizers, config, local_folder, workers)
+    translator.why_torch = why_torch
+    return translator
+
+
+def is_export(folder: str | Path) -> bool:
+    """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
+    return graphs.is_graph_folder(hub.local_folder(folder))
+
+
+def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
+    """The translator of an export to ONNX."""
+    if engine == "torch" or device != "cpu":
+        raise ConfigError(f"{folder} holds ONNX graphs, which the engine onnx computes on a CPU: load the model itself")
+    made = OnnxEngine(graphs.read(folder))
+    if precision not in (None, made.precision):
+        raise ConfigError(f"{folder} was exported in {made.precision}: export the model with --precision {precision}")
+    config = graphs.config_of(made.graphs, folder)
+    tokenizers = directory.read_tokenizers(folder, made.graphs.description["sha256"], MODEL_KIND, config)
+    return _translator(made, tokenizers, config, folder, workers)
+
+
+def _translator(
+    model: "Transformer | Engine",
+    tokenizers: Sequence[Tokenizer],
+    config: dict[str, Any],
+    folder: Path,
+    workers: int | None,
+) -> Translator:
+    src_tokenizer, tgt_tokenizer = tokenizers
+    if config.get("tag", "") not in ("", *src_tokenizer.tags):
+        raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
+    stored = config.get("decoding", {})
+    try:
+        decoding = asdict(checked_settings({name: value for name, value in stored.items() if name in SETTINGS}))
+    except ConfigError as error:
+        raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
+    made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)
+    made.folder = folder.absolute()
+    return made
