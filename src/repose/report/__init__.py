@@ -1,8 +1,8 @@
 """Reports: the figures of runs as one page, as tables, and as numbers. Nothing here trains or decodes.
 
 content.py                          what a report is made of
-collect.py, folders.py, baseline.py runs as they lie in their folders, and which of them the others are held against
-translations.py, corpora.py         their translations, and what their corpora are called
+collect.py, naming.py               runs as they lie in their folders, and what they and the baseline are called
+translations.py                     their translations
 figures.py                          the figures of one run
 tables.py, captions.toml            mean and deviation over seeds, as rows of a table; titles and captions of all
 tables_scores.py, tables_quality.py, tables_costs.py, tables_lengths.py, tables_settings.py

@@ -7,8 +7,9 @@ from typing import Any
 from repose.grids.published import Curve, Paper, Published, Scalar
 from repose.grids.published import Table as PublishedTable
 from repose.model.presets import PRESETS
-from repose.report.collect import ReportRun, RunSet, preset_of
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
+from repose.report.naming import preset_of
 from repose.report.tables import captioned
 
 Entry = PublishedTable | Curve | Scalar

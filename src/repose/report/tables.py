@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.corpora import set_of
+from repose.report.naming import set_of
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]
