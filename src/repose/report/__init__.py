@@ -5,12 +5,12 @@ collect.py, naming.py               runs as they lie in their folders, and what 
 translations.py                     their translations
 figures.py                          the figures of one run
 tables.py, captions.toml            mean and deviation over seeds, as rows of a table; titles and captions of all
-tables_scores.py, tables_quality.py, tables_costs.py, tables_lengths.py, tables_settings.py
+tables_scores.py, tables_translations.py, tables_costs.py, tables_settings.py
 pairs.py, significance.py, significance_of_tasks.py
                                     tests between systems
 sentences.py, verdict.py            sentences side by side, and the first sentence of a report
 comparison.py, papers.py            the papers' tables with ours beside theirs
-pictures.py, share.py               what is drawn (by repose.plots)
+pictures.py                         what is drawn (by repose.plots)
 build.py                            all of it put together
 page.py, write.py                   as it is written
 """
