@@ -16,23 +16,20 @@ from repose.report.pairs import (
     GREEDY,
     Pair,
     Remarks,
+    Sides,
     System,
-    bootstrap_columns,
-    bootstrap_rows,
+    bootstrap_table,
     check_comparable,
     check_number,
     holm_words,
-    holm_words_of_seeds,
     left_out,
     name_cells,
-    num_resamples,
     number_cell,
     of_seeds,
     p_cell,
     pair_table,
     pairs_of,
-    seed_cells,
-    seed_columns,
+    seeds_table,
     small_sets,
     usual_of,
     usual_run,
@@ -173,43 +170,40 @@ def _paired(found: Sequence[tuple[System | None, System | None]]) -> list[Pair]:
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:
-    """The paired bootstrap, corrected over all rows."""
-    unit, number = UNITS[metric], num_resamples(pairs)
-    sampled: dict[int, testing.Resampled] = {}
-    for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
-        sampled[id(system)] = testing.resample(system.statistics, metric, num_resamples=number)
-    scores = [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
-    rows = bootstrap_rows(pairs, sampled, scores, 2, notes=_notes)
-    name = name or ("significance" if metric == "bleu" else f"significance-{metric}")
-    like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
+    """The paired bootstrap over test sentences."""
     greedy = bool(pairs and pairs[0].system.decoding)
-    words = {
-        "of": " of greedy translations" * greedy,
-        "how": "greedy translations" if greedy else "translations with each run's own beam",
-        "unit": unit,
-        "number": number,
-        "seed": testing.SEED,
-        "least": least,
-        "holm": holm_words(len(pairs)),
-    }
-    return pair_table(name, bootstrap_columns(unit), rows, like=like, remarks=remarks, **words)
+    return bootstrap_table(
+        name or ("significance" if metric == "bleu" else f"significance-{metric}"),
+        pairs,
+        lambda system, number: testing.resample(system.statistics, metric, num_resamples=number),
+        _sides(pairs, metric),
+        unit=UNITS[metric],
+        digits=2,
+        notes=_notes,
+        like="significance" if pairs else "significance-of-none",
+        remarks=remarks,
+        of=" of greedy translations" * greedy,
+        how="greedy translations" if greedy else "translations with each run's own beam",
+    )
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = "bleu") -> Table:
-    """Spread over seeds, and Welch's interval of the difference."""
-    sides, unit = _sides(pairs, metric), UNITS[metric]
-    found = of_seeds(sides)
-    rows = [
-        [*name_cells(pair), *seed_cells(*side, one, 2, notes=_notes(pair))]
-        for pair, side, one in zip(pairs, sides, found, strict=True)
-    ]
+    """Differences over seeds."""
     greedy = bool(pairs[0].system.decoding)
-    name = "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}"
-    words = {"unit": unit, "of": " of greedy translations" * greedy, "holm": holm_words_of_seeds(found)}
-    return pair_table(name, seed_columns(unit), rows, like="seeds", remarks=remarks, **words)
+    return seeds_table(
+        "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}",
+        pairs,
+        _sides(pairs, metric),
+        unit=UNITS[metric],
+        digits=2,
+        notes=_notes,
+        like="seeds",
+        remarks=remarks,
+        of=" of greedy translations" * greedy,
+    )
 
 
-def _sides(pairs: Sequence[Pair], metric: Metric) -> list[tuple[list[float], list[float]]]:
+def _sides(pairs: Sequence[Pair], metric: Metric) -> Sides:
     """The seeds of either system."""
     return [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
 

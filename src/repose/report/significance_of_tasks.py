@@ -13,21 +13,14 @@ from repose.report.content import Table
 from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
     Pair,
+    Sides,
     System,
-    bootstrap_columns,
-    bootstrap_rows,
+    bootstrap_table,
     check_comparable,
     check_number,
-    holm_words,
-    holm_words_of_seeds,
     left_out,
-    name_cells,
-    num_resamples,
-    of_seeds,
-    pair_table,
     pairs_of,
-    seed_cells,
-    seed_columns,
+    seeds_table,
     small_sets,
     usual_of,
     usual_run,
@@ -74,13 +67,18 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
 
 
 def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
-    sides = _sides(pairs, figure)
-    found = of_seeds(sides)
-    rows = [
-        [*name_cells(pair), *seed_cells(*side, one, 3)] for pair, side, one in zip(pairs, sides, found, strict=True)
-    ]
-    words = {"task": task.replace("_", " "), "figure": figure.called, "holm": holm_words_of_seeds(found)}
-    return pair_table(f"seeds-{task}", seed_columns(figure.unit), rows, like="seeds-of-task", remarks=remarks, **words)
+    """Differences over seeds."""
+    return seeds_table(
+        f"seeds-{task}",
+        pairs,
+        _sides(pairs, figure),
+        unit=figure.unit,
+        digits=3,
+        like="seeds-of-task",
+        remarks=remarks,
+        task=task.replace("_", " "),
+        figure=figure.called,
+    )
 
 
 _Counts = dict[Path, RatioStatistics]
@@ -96,21 +94,19 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
 
     units = of(pairs[0].system)[0].units
     small = small_sets({pair.system.corpus: len(of(pair.system)[0]) for pair in pairs}, units)
-    number = num_resamples(pairs)
-    used = {id(system): system for pair in pairs for system in (pair.system, pair.other)}
-    sampled = {key: testing.resample_ratio(of(system), num_resamples=number) for key, system in used.items()}
-    rows = bootstrap_rows(pairs, sampled, _sides(pairs, figure), 3)
-    words = {
-        "task": task.replace("_", " "),
-        "figure": figure.called,
-        "units": units,
-        "number": number,
-        "seed": testing.SEED,
-        "least": 2 / (number + 1),
-        "holm": holm_words(len(pairs)),
-    }
-    columns, like = bootstrap_columns(figure.unit), "significance-of-task"
-    return pair_table(f"significance-{task}", columns, rows, like=like, remarks=[*remarks, *small], **words)
+    return bootstrap_table(
+        f"significance-{task}",
+        pairs,
+        lambda system, number: testing.resample_ratio(of(system), num_resamples=number),
+        _sides(pairs, figure),
+        unit=figure.unit,
+        digits=3,
+        like="significance-of-task",
+        remarks=[*remarks, *small],
+        task=task.replace("_", " "),
+        figure=figure.called,
+        units=units,
+    )
 
 
 def _counted(
@@ -159,7 +155,7 @@ def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
     return found
 
 
-def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> list[tuple[list[float], list[float]]]:
+def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> Sides:
     """The figure of the seeds of either system."""
     return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
 
