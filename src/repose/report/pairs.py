@@ -34,7 +34,7 @@ Sides = Sequence[tuple[Sequence[float], Sequence[float]]]
 
 
 @dataclass(frozen=True)
-class System:
+class ComparedSystem:
     """The finished runs of a system on a corpus that can be tested."""
 
     group: str
@@ -52,7 +52,7 @@ class System:
         return tuple(one for one in self.counts if one is not None)
 
     @property
-    def counted(self) -> "System":
+    def counted(self) -> "ComparedSystem":
         """The system with those runs alone that have counts."""
         runs = tuple(run for run, one in zip(self.runs, self.counts, strict=True) if one is not None)
         return replace(self, runs=runs, counts=self.statistics)
@@ -63,7 +63,7 @@ class System:
         return [value for value in found if value is not None]
 
     @property
-    def greedy_scores(self) -> "System | None":
+    def greedy_scores(self) -> "ComparedSystem | None":
         """The system by its greedy scores alone; None where a run has none, or no others were made."""
         if all(decoding_of(run) == GREEDY for run in self.runs):
             return None
@@ -71,7 +71,7 @@ class System:
         return replace(self, counts=(None,) * len(self.runs), decoding=GREEDY) if scored else None
 
     @property
-    def greedy(self) -> "System | None":
+    def greedy(self) -> "ComparedSystem | None":
         """The system by its greedy translations; None where some cannot be counted, or no others were made."""
         scored = self.greedy_scores
         if scored is None:
@@ -87,8 +87,8 @@ class System:
 class Pair:
     """A system and what it is tested against."""
 
-    system: System
-    other: System
+    system: ComparedSystem
+    other: ComparedSystem
 
     @property
     def single(self) -> bool:
@@ -156,7 +156,7 @@ def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
     ]
 
 
-def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> list[Pair]:
+def pairs_of(systems: Sequence[ComparedSystem], runs: RunSet, remarks: list[str]) -> list[Pair]:
     """Who is tested against whom: all against the baseline (else the first), or each against its twin; each against
     each where they are few."""
     if len(systems) < 2:
@@ -176,7 +176,7 @@ def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> lis
 def bootstrap_table(
     name: str,
     pairs: Sequence[Pair],
-    resample: Callable[[System, int], testing.Resampled],
+    resample: Callable[[ComparedSystem, int], testing.Resampled],
     scores: Sides,
     *,
     unit: str,

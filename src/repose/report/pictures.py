@@ -15,11 +15,11 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.plots.canvas import Plotted, files_of, page_svg, save, save_numbers
 from repose.plots.charts import (
     FEW,
+    DrawnSystem,
     Mean,
     Point,
     Series,
     Spot,
-    System,
     chart_canvas,
     draw_bars,
     draw_curves,
@@ -72,13 +72,13 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
             yield of_task.on(corpora), re.sub(r"[^\w.]+", "-", "".join(f"-{piece}" for piece in pieces))
 
 
-def _systems(part: RunSet) -> dict[str, System]:
+def _systems(part: RunSet) -> dict[str, DrawnSystem]:
     systems = {}
     for place, group in enumerate(part.groups):
         runs = [run for run in part.runs if run.group == group]
         ahead = any(run.looks_ahead for run in runs)
         why = " (looks ahead)" if ahead else " (failed the audit)" if any(run.failed_checks for run in runs) else ""
-        systems[group] = System(label=group + why, number=place, comparable=not why)
+        systems[group] = DrawnSystem(label=group + why, number=place, comparable=not why)
     return systems
 
 
@@ -171,7 +171,7 @@ def _curves(
 
 
 def _panels(
-    part: RunSet, systems: Mapping[str, System], metric: str, by: By, *, training: bool, unvalidated: bool
+    part: RunSet, systems: Mapping[str, DrawnSystem], metric: str, by: By, *, training: bool, unvalidated: bool
 ) -> dict[str, list[Series]]:
     """Curves of a validation figure on each corpus; `unvalidated`: or else of the training's figure of that name."""
     panels: dict[str, list[Series]] = {}
@@ -245,7 +245,7 @@ def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
 # Costs
 
 
-def _mean(row: tables.Row, system: System, figure: tables.Figure) -> Mean | None:
+def _mean(row: tables.Row, system: DrawnSystem, figure: tables.Figure) -> Mean | None:
     found, values = tables.over_seeds(row.runs, figure), [figure.of(run) for run in row.runs]
     if found is None:
         return None
@@ -378,7 +378,7 @@ def plot_curves(
     return Plotted(files, header, rows)
 
 
-def _with_seeds(runs: RunSet, group: str, system: System) -> System:
+def _with_seeds(runs: RunSet, group: str, system: DrawnSystem) -> DrawnSystem:
     most = max(len(runs.of(group, corpus)) for corpus in runs.corpora)
     return dataclasses.replace(system, label=system.label + f" ({most} seeds)" * (most > 1))
 
@@ -433,7 +433,7 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
     if not shares:
         raise ConfigError("these runs have no validated epoch in common: validate all three after the same epochs")
     (corpus,) = runs.corpora
-    series = Series(system=System(label="look ahead", number=0), points=_hundredfold(shares))
+    series = Series(system=DrawnSystem(label="look ahead", number=0), points=_hundredfold(shares))
     with chart_canvas(corpus, font):
         files = save(draw_curves({corpus: [series]}, "epoch", "share of the gain in loss, percent"), out)
     names = [part[0].group for part in parts]

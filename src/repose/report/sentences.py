@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
 from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
-from repose.report.pairs import Remarks, System
+from repose.report.pairs import ComparedSystem, Remarks
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
@@ -101,7 +101,7 @@ def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceCompa
     return tuple(found)
 
 
-def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, System] | None:
+def _pair(systems: Sequence[ComparedSystem], baseline: str | None) -> tuple[ComparedSystem, ComparedSystem] | None:
     if len(systems) < 2:
         return None
     first = next((system for system in systems if system.group == baseline), systems[0])
@@ -109,7 +109,7 @@ def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, Syst
     return first, max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
 
 
-def _compared(pair: tuple[System, System], name: str, number: int) -> SentenceComparison:
+def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: int) -> SentenceComparison:
     corpus = pair[0].runs[0].experiment.corpus
     seeds = [np.array([one.of_sentences("chrf") for one in system.statistics]) for system in pair]
     try:
@@ -158,11 +158,11 @@ def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]
     return chosen
 
 
-def _names(pair: tuple[System, System]) -> str:
+def _names(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
     return " and ".join(system.group for system in pair)
 
 
-def _caption(pair: tuple[System, System], number: int) -> str:
+def _caption(pair: tuple[ComparedSystem, ComparedSystem], number: int) -> str:
     first, second = (system.group for system in pair)
     many = max(len(system.runs) for system in pair) > 1
     over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""

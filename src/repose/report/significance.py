@@ -14,10 +14,10 @@ from repose.report.content import Column, Table
 from repose.report.figures import kind_of_score
 from repose.report.pairs import (
     GREEDY,
+    ComparedSystem,
     Pair,
     Remarks,
     Sides,
-    System,
     bootstrap_table,
     check_comparable,
     check_number,
@@ -44,7 +44,7 @@ DEAD = 1.0
 _NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
 
 
-def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
+def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSystem]:
     """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
     usual = usual_run(runs, corpus, _way)
     found: list[tuple[ReportRun, SentenceStatistics | None]] = []
@@ -71,7 +71,7 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
     remarks.of_scores += left_out(unlike)
     remarks.of_texts += left_out(uncounted)
     return [
-        System(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
+        ComparedSystem(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
         for group, of_group in kept.items()
     ]
 
@@ -164,7 +164,7 @@ def _greedy(pairs: Sequence[Pair]) -> list[Pair]:
     return _paired([(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs])
 
 
-def _paired(found: Sequence[tuple[System | None, System | None]]) -> list[Pair]:
+def _paired(found: Sequence[tuple[ComparedSystem | None, ComparedSystem | None]]) -> list[Pair]:
     """Those of which there are both."""
     return [Pair(system, other) for system, other in found if system is not None and other is not None]
 

@@ -12,9 +12,9 @@ from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
 from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
+    ComparedSystem,
     Pair,
     Sides,
-    System,
     bootstrap_table,
     check_comparable,
     check_number,
@@ -89,7 +89,7 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
     """The paired bootstrap over sentences or documents."""
     pairs, counts = found
 
-    def of(system: System) -> list[RatioStatistics]:
+    def of(system: ComparedSystem) -> list[RatioStatistics]:
         return [counts[run.folder] for run in system.runs]
 
     units = of(pairs[0].system)[0].units
@@ -160,13 +160,13 @@ def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> Sides:
     return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
 
 
-def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[System]:
+def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[ComparedSystem]:
     """The systems that can be tested by a figure."""
 
     def way(run: ReportRun) -> tuple[object, str]:
         return scored_on(run), run.config.digests.get("tgt", "") if "token" in figure.unit else ""
 
-    usual, systems, unlike = usual_run(part, corpus, way), list[System](), dict[str, list[str]]()
+    usual, systems, unlike = usual_run(part, corpus, way), list[ComparedSystem](), dict[str, list[str]]()
     for group in part.groups:
         kept = []
         for run in part.done(group, corpus):
@@ -189,12 +189,12 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
             else:
                 kept.append(run)
         if kept:
-            systems.append(System(group, corpus, tuple(kept), (None,) * len(kept)))
+            systems.append(ComparedSystem(group, corpus, tuple(kept), (None,) * len(kept)))
     remarks += left_out(unlike)
     return systems
 
 
-def _figures(system: System, name: str) -> list[float]:
+def _figures(system: ComparedSystem, name: str) -> list[float]:
     return [value for run in system.runs if (value := task_figure(run, name)) is not None]
 
 
