@@ -301,8 +301,8 @@ _LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja",
 _MANY_VALIDATIONS = 20
 _FREE = Figure(
     "BLEU",
-    lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"),
-    kind=lambda run: figures.kind_of_score(run, figures.beam(run) or "greedy", "bleu"),
+    lambda run: figures.score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
+    kind=lambda run: figures.kind_of_score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
 )
 """Of the beam, or greedy where there is none, on the test set."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)

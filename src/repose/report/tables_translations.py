@@ -53,8 +53,8 @@ def _kind(decoding: str | None) -> Kind:
 
 
 def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:
-    """What was counted beside the scores of a decoding; `decoding` None: of the `beam`."""
-    found = figures.decodings(run).get(decoding or figures.beam(run) or "", {})
+    """What was counted beside the scores of a decoding; `decoding` None: of the one with a beam."""
+    found = figures.decodings(run).get(decoding or figures.beam_decoding_name(run) or "", {})
     return dict(found) if "looping" in found else {}
 
 
