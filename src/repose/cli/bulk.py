@@ -157,8 +157,8 @@ def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are al
 
 def check_place(on: str, shard: str | None, *, merged: bool) -> None:
     """Before anything is read or written: raises ConfigError for what cannot be run."""
-    from repose.system.array import every_nth
     from repose.system.cluster import import_ray
+    from repose.system.job_array import every_nth
 
     if on not in PLACES:
         raise ConfigError(unknown("backend", on, PLACES))
@@ -186,7 +186,7 @@ def run_plan(
     from repose.bulk.run import run_shards
     from repose.bulk.shards import merge as merge_parts
     from repose.bulk.status import status as status_of
-    from repose.system.array import every_nth
+    from repose.system.job_array import every_nth
 
     for model in models:
         warn_of_model(model)

@@ -16,8 +16,8 @@ from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, check_distinct, identify, is_finished, look
 from repose.runs.folder import OTHER_CODE, RunFolder
-from repose.system.array import every_nth
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
+from repose.system.job_array import every_nth
 from repose.system.signals import stopping
 from repose.system.terminal import Say, counted
 
