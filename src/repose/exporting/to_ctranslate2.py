@@ -15,8 +15,8 @@ from repose.data.tokenizer import END, PAD, SPECIAL_TOKENS, START, UNK, Tokenize
 from repose.decoding.engine import padded
 from repose.decoding.translator import SETTINGS, Translator, load
 from repose.exporting.base import Exported, Options, usage
+from repose.exporting.coverage import why_not
 from repose.exporting.ctranslate2_spec import specification
-from repose.exporting.why_not import ctranslate2 as why_not
 from repose.graphs.coverage import SIZES_AND_TRAINING, not_listed
 from repose.model.architecture import Architecture
 from repose.model.transformer import Transformer
