@@ -108,9 +108,9 @@ class Backend(Protocol):
     def kill(self) -> threading.Event:
         """Ends at once what runs, where it is set."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         """Run the jobs, in about this order; returns when all have ended, or `stop` is set and the running ones have
-        saved. How each cell ended is told, and returned by name; cells that did not begin are left out."""
+        saved. That a cell began and how it ended is told; of one that did not begin nothing is."""
 
 
 # The side of the grid
