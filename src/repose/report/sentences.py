@@ -111,7 +111,7 @@ def _pair(systems: Sequence[ComparedSystem], baseline: str | None) -> tuple[Comp
 
 def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: int) -> SentenceComparison:
     corpus = pair[0].runs[0].experiment.corpus
-    seeds = [np.array([one.of_sentences("chrf") for one in system.statistics]) for system in pair]
+    seeds = [np.array([one.sentence_chrf() for one in system.statistics]) for system in pair]
     try:
         sources, references = texts_of(pair[0].runs[0])
         hypotheses = [[hypotheses_of(run) for run in system.runs] for system in pair]

@@ -126,7 +126,7 @@ def _is_score(score: Any) -> bool:
 
 
 def _prepared(run: ReportRun) -> CorpusData:
-    data = CorpusData(corpora.prepared_home() / run.config.data, ())
+    data = CorpusData(corpora.prepared_home() / run.config.data)
     if not data.has_text(run.split) and run.split in SCORED_SPLITS:
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
@@ -182,12 +182,12 @@ def _elsewhere(run: ReportRun) -> Experiment | None:
 
 def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[str], list[str]]:
     """Of the prepared corpus, or of a further set that was published with it."""
-    return CorpusData(data, ()).text(split) if elsewhere is None else text_of(elsewhere, split)
+    return CorpusData(data).text(split) if elsewhere is None else text_of(elsewhere, split)
 
 
 @lru_cache(maxsize=16)
 def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None, tagged: bool) -> SourceLengths:
-    data = CorpusData(folder, ())
+    data = CorpusData(folder)
     sources, _ = _texts(folder, split, elsewhere)
     ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
     return SourceLengths(
