@@ -65,7 +65,7 @@ def _reason(name: str, value: object) -> str:
 
 
 WHY_NOT: dict[str, WhyNot] = {"ctranslate2": why_not, "onnx, web": graphs.why_not}
-"""Of each target."""
+"""Why each target cannot express an architecture, as a function of it."""
 
 
 def table() -> str:

@@ -46,7 +46,7 @@ class Comparison:
 
     sentences: int
     largest_difference: float
-    """Of a log-probability of a given target token, in nats."""
+    """Largest difference of a log-probability of a given target token, in nats."""
     equal_greedy: int
     """Sentences in which each token that greedy search chose is the model's most probable."""
     worst_choice: float

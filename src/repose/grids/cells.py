@@ -66,7 +66,7 @@ class CellState:
     message: str = ""
     """The sentence of the error that ended it; or the process that is at work on it elsewhere."""
     exit_code: int | None = None
-    """Of a process that failed without a message; -9 for one that was killed by signal 9."""
+    """The code of a process that failed without a message; -9 for one that was killed by signal 9."""
     host: str = ""
     """The machine of a cluster that it runs on, or ran on last."""
     lost: Loss | None = None
@@ -102,7 +102,7 @@ Tell = Callable[[str, CellState], None]
 
 
 class Backend(Protocol):
-    """Where cells run."""
+    """What runs cells: this machine, or a cluster."""
 
     @property
     def kill(self) -> threading.Event:

@@ -42,11 +42,11 @@ class RayBackend:
     """Runs cells as tasks of a Ray cluster; a `repose.grids.cells.Backend`."""
 
     address: str | None = None
-    """Of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
+    """Address of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
     retries: int = 3
     """How often a cell begins again after its machine was lost."""
     kill: threading.Event = field(default_factory=threading.Event)
-    """Set: do not wait for cells to save; they are asked to when Ray ends their tasks."""
+    """Set not to wait for cells to save; they are asked to when Ray ends their tasks."""
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         """Run the jobs; returns when all have ended, or `stop` is set and the running ones have saved.

@@ -29,11 +29,11 @@ class GridPlan:
     grid: Grid
     folder: Path
     chosen: tuple[Entry, ...]
-    """Those that this call is about (`only`, `shard`)."""
+    """The cells that this call is about (`only`, `shard`)."""
     todo: tuple[Entry, ...]
-    """Those of them that are to be run."""
+    """The chosen cells that are to be run."""
     identities: Mapping[str, Identity | ReposeError]
-    """Of every cell, by name."""
+    """The identity of every cell, by name."""
 
     @property
     def summary(self) -> str:

@@ -45,12 +45,12 @@ class DrawnSystem:
 
     @property
     def style(self) -> dict[str, Any]:
-        """Of its line."""
+        """Colour and dashes of its line."""
         return {"color": PALETTE[self.number % FEW], "linestyle": "-" if self.comparable else DASHED}
 
     @property
     def marker(self) -> str:
-        """For those who cannot see its colour; with the colour, a mark of its own among up to 49."""
+        """Shape of its points, for who cannot see its colour; with the colour, up to 49 systems can be told apart."""
         return MARKERS[(self.number + self.number // FEW) % FEW]
 
 
@@ -73,11 +73,11 @@ class Series:
     system: DrawnSystem
     points: tuple[Point, ...]
     training: tuple[Point, ...] = ()
-    """The same figure of the training set, drawn thin."""
+    """The figure on the training set, drawn thin."""
 
     @property
     def end(self) -> Point:
-        """Where its line ends."""
+        """The last point of its line."""
         return self.points[-1]
 
 
@@ -88,7 +88,7 @@ class Mean:
     system: DrawnSystem
     mean: float
     deviation: float | None
-    """Of the values, with n - 1; None for one."""
+    """Standard deviation of the values, with n - 1; None for one."""
     values: tuple[float, ...]
     text: str
 

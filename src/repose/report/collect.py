@@ -63,7 +63,7 @@ class ReportRun:
     looks_ahead: bool
     """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
     run_id: str
-    """That of its scores, which tells how many workers shared its batches where those were several; else its own."""
+    """The id of its scores, which tells how many workers shared its batches where those were several; else its own."""
     status: str
     """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
     failed_checks: tuple[str, ...] = ()
@@ -100,7 +100,7 @@ class RunSet:
 
     title: str
     runs: tuple[ReportRun, ...]
-    """Finished ones, and unfinished ones that have recorded something."""
+    """Finished runs, and unfinished ones that have recorded something."""
     baseline: str | None = None
     """The group that the others are tested against."""
     twins: Mapping[str, str] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class RunSet:
         return tuple(run for run in self.runs if run.group == group and run.corpus == corpus)
 
     def done(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
-        """The finished ones among them."""
+        """The finished runs of a system on a corpus."""
         return tuple(run for run in self.of(group, corpus) if run.done)
 
     def against(self, groups: Sequence[str]) -> dict[str, str]:

@@ -28,7 +28,7 @@ _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interv
 FEWEST_UNITS = 10
 """Sentences or documents below which nothing is resampled: of one, every difference would be certain."""
 ALL_PAIRS_BELOW = 4
-"""With fewer systems on a corpus, each is tested against each."""
+"""Number of systems on a corpus below which each is tested against each."""
 Sides = Sequence[tuple[Sequence[float], Sequence[float]]]
 """The scores of the seeds of both systems, for each pair."""
 
@@ -40,11 +40,11 @@ class ComparedSystem:
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
-    """Those whose scores may stand beside the others'."""
+    """Finished runs whose scores may stand beside the others'."""
     counts: tuple[SentenceStatistics | None, ...]
-    """Of each run; None where its translations cannot be counted."""
+    """What is counted of each run; None where its translations cannot be counted."""
     decoding: str | None = None
-    """Of the counts; None: the one that each run is compared by."""
+    """Which translations are counted; None: those that each run is compared by."""
 
     @property
     def statistics(self) -> tuple[SentenceStatistics, ...]:
@@ -58,7 +58,7 @@ class ComparedSystem:
         return replace(self, runs=runs, counts=self.statistics)
 
     def scores(self, metric: Metric) -> list[float]:
-        """Of each run on the whole test set, as its scores.*.json has them."""
+        """The score of each run on the whole test set, as its scores.*.json has it."""
         found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
         return [value for value in found if value is not None]
 
@@ -257,7 +257,7 @@ class OfSeeds:
 
 
 def of_seeds(sides: Sides) -> list[OfSeeds | None]:
-    """Of each pair of systems' scores, corrected over all of them (Holm); None where seeds give no interval."""
+    """Welch's interval of each pair's scores, corrected over all pairs (Holm); None where seeds give no interval."""
     found = [testing.welch(*side) for side in sides]
     corrected = iter(testing.holm([one.p for one in found if one is not None]))
     return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
@@ -280,7 +280,7 @@ def holm_words(number: int) -> str:
 
 
 def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
-    """The same of tests over seeds; of pairs without an interval there is nothing to correct."""
+    """What `holm_words` says, of tests over seeds: pairs without an interval need no correction."""
     number = sum(one is not None for one in found)
     if not number and len(found) > 1:
         return " No comparison has an interval: nothing to correct for."

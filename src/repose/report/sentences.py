@@ -17,7 +17,7 @@ EACH_WAY, SAMPLES = 5, 20
 
 
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
-    """For each corpus of which the grid names lines: source, reference, and the translation of each system's first
+    """The lines of each corpus that the grid names: source, reference, and the translation of each system's first
     finished run. What is missing is said under the table."""
     tables = []
     for corpus, lines in runs.translations.sentences.items():
@@ -57,8 +57,8 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
 
 
 def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
-    """For each corpus with one system: sentences from all over the test set, their references, and what its first
-    finished run translated. None where the grid names lines, or texts or translations are missing."""
+    """Sentences from all over the test set of each corpus with one system, their references, and what its first
+    finished run translated; none where the grid names lines, or texts or translations are missing."""
     runs = runs.translations
     tables = []
     for corpus in runs.corpora:
@@ -82,7 +82,7 @@ def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
 
 
 def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceComparison, ...]:
-    """For each corpus, the sentences that tell two systems apart: up to `number` where one is better, then the other.
+    """The sentences of each corpus that tell two systems apart: up to `number` where one is better, then the other.
 
     The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
     chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed

@@ -33,7 +33,7 @@ _SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are n
 
 
 class TaskFigure(NamedTuple):
-    """By what systems are compared whose task is not translation."""
+    """The figure by which systems of another task than translation are compared."""
 
     name: str
     unit: str

@@ -60,7 +60,7 @@ class Figure:
     """How it was measured in a run, and on what: values of two kinds cannot be compared."""
 
     def kinds(self, rows: "Sequence[Row]") -> set[object]:
-        """Those of the rows' runs that have the figure."""
+        """The kinds of those of the rows' runs that have the figure."""
         return {self.kind(run) for row in rows for run in row.runs if self.of(run) is not None}
 
 

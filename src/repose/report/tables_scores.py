@@ -48,7 +48,7 @@ def free_running(decoding: str | None, metric: str) -> Of:
 
 
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
-    """That score as a figure, by which systems are compared that were scored alike and on one set."""
+    """A score of translations as a figure, by which systems are compared that were scored alike and on one set."""
     return quality(name, free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric))
 
 

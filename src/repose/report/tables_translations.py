@@ -92,7 +92,7 @@ class _Measured:
 
 
 def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table, ...]:
-    """For each corpus, BLEU of every system in each part of the test set by length of the source.
+    """BLEU of every system in each part of the test set by length of the source, a table for each corpus.
 
     Lengths are tokens with START and END, as `training.max_src_tokens` counts them, where all systems share the source
     tokenizer; else words, as other tokenizers would sort the sentences otherwise. Among tokens, the longest source of
