@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.grids.published import Table, load
+from repose.grids.published import PrintedTable, load
 from repose.model.architecture import Architecture
 from repose.model.attention import Attention
 from repose.model.kernels.blocks import Blocks
@@ -141,7 +141,7 @@ def dilated_hops(n: int, k: int) -> int:
 
 def _table_1(row: str, part: str, path: str | None = None) -> Paper:
     """A row of the table; `path` is section 4's where it differs."""
-    published = load().find(Table, "transformer/table-1")
+    published = load().find(PrintedTable, "transformer/table-1")
     names = ("complexity_per_layer", "sequential_operations", "maximum_path_length")
     operations, sequential, printed = (str(published.cell(row, name)) for name in names)
     return Paper({part: operations}, sequential, path or printed)

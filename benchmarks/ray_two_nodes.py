@@ -193,14 +193,14 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
             print(f"{way}: {event['seconds']:6.1f} s  {cell}: {state.status} {why}", file=sys.stderr)
 
         backend = RayBackend(address=cluster.address, retries=2)
-        results = backend.run(jobs(folder, args.seeds, args.updates), tell, threading.Event())
+        backend.run(jobs(folder, args.seeds, args.updates), tell, threading.Event())
         seconds = time.monotonic() - began
         saboteur.clean_up()
     cells = {}
-    for name in results:
+    for name, status in {event["cell"]: event["status"] for event in events}.items():  # the last of each
         cell = folder / name
         cells[name] = {
-            "status": results[name].status,
+            "status": status,
             "done_told": sum(event["cell"] == name and event["status"] == "done" for event in events),
             "started": times_told(cell, "starting"),
             "resumed": times_told(cell, "resuming"),

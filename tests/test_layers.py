@@ -1,6 +1,7 @@
 """Imports are those that CONTRIBUTING.md draws; nothing is imported before it is needed; files can be seen whole."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,14 @@ def test_the_imports_are_the_drawing() -> None:
 def test_the_root_holds_rooms_alone() -> None:
     files = {path.name for path in ROOT.iterdir() if path.is_file()}
     assert files == {"__init__.py", "__main__.py", "_version.py", "py.typed"}
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent.name for path in ROOT.glob("*/__init__.py")))
+def test_a_room_that_has_a_map_names_its_modules_and_no_others(folder: str) -> None:
+    init = ROOT / folder / "__init__.py"
+    docstring = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+    if named := set(re.findall(r"(?<![\w/])\w+\.py\b", docstring)):
+        assert named == {path.name for path in init.parent.glob("*.py")} - {init.name}
 
 
 def loaded_by(statement: str, *names: str) -> list[str]:

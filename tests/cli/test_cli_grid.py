@@ -367,7 +367,7 @@ def test_cells_of_another_process_are_said_to_be_so_once(
     assert capsys.readouterr().err == f"[0/0] {theirs.name}: running elsewhere, process 7 on node2\n"
     console = Console(file=io.StringIO(), width=140)
     console.print(next(iter(estimate_table(plan, {}, Share(1, 1)))))
-    console.print(outcome_table(plan, GridOutcome((theirs,), stopped=False, ran=0)))
+    console.print(outcome_table(plan, GridOutcome((theirs,), stopped=False)))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "running elsewhere process 7 on node2" in text
     assert re.search(r"│ running elsewhere │ +│ process 7 on node2", text)

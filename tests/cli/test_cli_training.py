@@ -12,7 +12,7 @@ from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.file import load
 from repose.data import phrasebook
 from repose.runs.folder import RunFolder
-from repose.runs.last_words import last_words
+from repose.runs.next_steps import next_steps
 from repose.runs.records import EndReason, EndRecord, Records, RunStatus
 from repose.training.schedule import make_schedule
 
@@ -103,13 +103,13 @@ def test_a_training_that_was_best_at_its_end_may_be_longer(
     config = SimpleNamespace(experiment=Experiment())
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(training), end=end))
     monkeypatch.setattr(RunFolder, "config", lambda _: config)
-    assert any(last_words(tmp_path, {})) == is_told
+    assert any(next_steps(tmp_path, {})) == is_told
     # chrF, where that chooses the model: the higher the better; not of every validation
     training = [{**record, "chrf": -record["tf_loss"], "tf_loss": 1.0} for record in training]
     training += [{"kind": "valid", "update": 9, "epoch": 9, "tf_loss": 1.0}]
     chosen = Experiment(training=TrainingConfig(best_by="chrf", bleu_every_epochs=1))
     monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(experiment=chosen))
-    assert any(last_words(tmp_path, {})) == is_told
+    assert any(next_steps(tmp_path, {})) == is_told
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
     config = SimpleNamespace(experiment=Experiment(training=TrainingConfig(max_hours=4 / 60, **training)))
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(valid), end=end))
     monkeypatch.setattr(RunFolder, "config", lambda _: config)
-    (sentence,) = last_words(tmp_path, {"source_gain": 0.3})
+    (sentence,) = next_steps(tmp_path, {"source_gain": 0.3})
     assert sentence.startswith("--minutes 4 ended the training") == (said is not None)
     assert (said or "may do better") in sentence
 
@@ -148,7 +148,7 @@ def test_a_model_that_ignores_its_source_is_the_last_word(
     end = EndRecord(status=RunStatus.DONE, reason=EndReason(reason), update=9, epoch=3, seconds=1.0, at="")
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records((), end=end))
     monkeypatch.setattr(RunFolder, "config", lambda _: SimpleNamespace(experiment=Experiment()))
-    *_, sentence = last_words(tmp_path, {"source_gain": 0.1})
+    *_, sentence = next_steps(tmp_path, {"source_gain": 0.1})
     assert sentence.startswith("WARNING: the model hardly reads its source (it predicts 0.10 nats")
     assert ("train longer" in sentence) == (reason == "epochs")
 

@@ -522,7 +522,7 @@ def test_the_papers_recipe() -> None:
 
 def test_the_enhanced_papers_recipe_is_what_the_paper_states() -> None:
     experiment, sources, _ = load("enhanced-table1-printed")
-    training, stated = experiment.training, published.load().find(published.Table, "enhanced/setup")
+    training, stated = experiment.training, published.load().find(published.PrintedTable, "enhanced/setup")
     for field in ("learning_rate", "batch_size", "epochs"):
         assert getattr(training, field) == stated.cell(field, "value")
     assert training.max_src_tokens == training.max_tgt_tokens == stated.cell("max_length", "value")

@@ -48,9 +48,7 @@ def test_a_part_and_a_sentence_score_as_metrics_does() -> None:
     texts = [[side[i] for i in part] for side in (hypotheses, references)]
     assert found.score("bleu", part) == bleu(*texts).value
     assert found.score("chrf", part) == chrf(*texts).value
-    assert found.of_sentences("chrf").tolist() == [
-        chrf([h], [r]).value for h, r in zip(hypotheses, references, strict=True)
-    ]
+    assert found.sentence_chrf().tolist() == [chrf([h], [r]).value for h, r in zip(hypotheses, references, strict=True)]
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])

@@ -13,8 +13,7 @@ import torch
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
-from repose.exporting.why_not import ANY_VALUE, EXPRESSED, table
-from repose.exporting.why_not import ctranslate2 as why_not
+from repose.exporting.coverage import ANY_VALUE, EXPRESSED, table, why_not
 from repose.graphs.coverage import COMPUTED
 from repose.graphs.coverage import why_not as graphs_why_not
 from repose.model.architecture import Architecture
@@ -120,7 +119,7 @@ def test_every_value_of_every_axis_was_tried() -> None:
     for axis, values in tests.axes.AXES.items():
         listed = values if axis in ANY_VALUE else EXPRESSED.get(axis, (tests.axes.DEFAULTS[axis],))
         missing = [value for value in values if value not in listed and (axis, value) not in refused]
-        assert not missing, f"{axis}: add them to EXPRESSED in exporting/why_not.py, or here to INEXPRESSIBLE"
+        assert not missing, f"{axis}: add them to EXPRESSED in exporting/coverage.py, or here to INEXPRESSIBLE"
 
 
 def test_a_value_that_has_graphs_is_refused_until_it_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from repose.decoding.options import SearchOptions
 from repose.decoding.search import TokenHypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
-from repose.exporting.why_not import ctranslate2
+from repose.exporting import coverage
 from repose.graphs.coverage import COMPUTED, why_not
 from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
 from repose.graphs.graph import Graph
@@ -121,7 +121,7 @@ def with_value(name: str, value: object) -> Architecture:
 def test_a_value_without_graphs_is_refused_by_name(axis: str) -> None:
     reason = why_not(with_value(axis, "new"))
     assert reason == f"{axis} = 'new' is not among what repose.graphs computes"
-    assert f"{axis} = 'new' is not among" in str(ctranslate2(with_value(axis, "new")))
+    assert f"{axis} = 'new' is not among" in str(coverage.why_not(with_value(axis, "new")))
     with pytest.raises(ConfigError, match=f"this model has no graphs: {axis} = 'new'"):
         graphs_of(SimpleNamespace(architecture=with_value(axis, "new")))  # type: ignore[arg-type]
 

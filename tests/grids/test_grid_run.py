@@ -85,8 +85,7 @@ class Backend:
     signal: int = signal.SIGTERM
     kill: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
-        results = {}
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         cells = {cell.name: cell for cell in self.grid.cells}
         for job in jobs:
             if stop.is_set():
@@ -98,11 +97,10 @@ class Backend:
             if job.name == self.kill_at:
                 os.kill(os.getpid(), self.signal)
             status = CellStatus.STOPPED if stop.is_set() else CellStatus.DONE
-            results[job.name] = self.ends.get(job.name, CellState(status=status))
-            if results[job.name].status == CellStatus.DONE:
+            state = self.ends.get(job.name, CellState(status=status))
+            if state.status == CellStatus.DONE:
                 finish(job.folder, run_id)
-            tell(job.name, results[job.name])
-        return results
+            tell(job.name, state)
 
 
 def say(_: str) -> None:
@@ -134,7 +132,7 @@ def test_a_grid_is_done_once(trial: Grid, tmp_path: Path) -> None:
     backend = Backend(trial)
     outcome = go(plan(trial, out), backend)
     assert backend.ran == NAMES
-    assert (outcome.exit_code, outcome.ran, outcome.stopped) == (0, 4, False)
+    assert (outcome.exit_code, outcome.stopped) == (0, False)
     content = json.loads((out / "trial" / "grid.json").read_text())
     assert (content["format"], content["name"], content["about"]) == (1, "trial", "a trial")
     assert content["axes"] == {"system": ["baseline", "reinforced"]}
@@ -198,7 +196,7 @@ def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
     class Deaf:
         kill = threading.Event()
 
-        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> dict[str, CellState]:
+        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> None:
             seen = []
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGINT)
@@ -507,13 +505,13 @@ def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_pat
     elsewhere = CellState(status=CellStatus.ELSEWHERE, message="process 7")
 
     class Late(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
             for job in jobs[:2]:
                 tell(job.name, CellState(status=CellStatus.RUNNING))
                 tell(job.name, elsewhere)
             others = Backend(trial, ends={NAMES[1]: failed("the loss is no number")})
             go(replace(first, todo=first.todo[:2]), others)
-            return dict.fromkeys(NAMES[:2], elsewhere) | super().run(jobs[2:], tell, stop)
+            super().run(jobs[2:], tell, stop)
 
     first, second = plan(trial, tmp_path), plan(trial, tmp_path)
     outcome = go(second, Late(trial))
@@ -535,12 +533,11 @@ def test_one_that_finished_as_it_was_asked_to_stop_is_done(trial: Grid, tmp_path
     """A cluster tells of those that it was asked to stop only that they have ended."""
 
     class Deaf(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop.is_set()
             super().run(jobs[:1], lambda *_: None, threading.Event())
             tell(jobs[0].name, CellState(status=CellStatus.STOPPED))
-            return {jobs[0].name: CellState(status=CellStatus.STOPPED)}
 
     outcome = go(plan(trial, tmp_path, only=["baseline"], shard="0/2"), Deaf(trial))
     assert (outcome.exit_code, [entry.status for entry in outcome.entries]) == (0, ["done"])

@@ -148,8 +148,13 @@ class Told(list[tuple[str, CellState]]):
 
 
 def run(*jobs: CellJob, told: Told | None = None, **options: Any) -> dict[str, CellState]:
-    stop = options.pop("stop", threading.Event())
-    return RayBackend(**options).run(jobs, Told() if told is None else told, stop)
+    """How each cell ended that began, or could not, as it was told; each is told to end once, and then nothing more."""
+    stop, told = options.pop("stop", threading.Event()), Told() if told is None else told
+    RayBackend(**options).run(jobs, told, stop)
+    ended = [(name, state) for name, state in told if state.status not in (CellStatus.WAITING, CellStatus.RUNNING)]
+    last = dict(told)
+    assert all(last[name] is state for name, state in ended)
+    return dict(ended)
 
 
 def test_a_cell_is_a_task_with_its_share_of_the_machine(tmp_path: Path, ray: Callable[..., FakeRay]) -> None:

@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from repose.grids.published import Curve, Scalar, System, Table, load, parse
+from repose.grids.published import Curve, PrintedSystem, PrintedTable, Scalar, load, parse
 from repose.model.presets import PRESETS
 from repose.system.errors import ConfigError
 
-TABLE = load().find(Table, "reinforced/table-1")
+TABLE = load().find(PrintedTable, "reinforced/table-1")
 SYSTEMS = ("baseline", "proposed")
 LOSSES = ("train_loss", "validation_loss")
 
@@ -108,14 +108,14 @@ def test_parameter_counts():
     assert counts == {"baseline": 10_184_162, "proposed": 2_809_634}
     assert round(counts["baseline"] / counts["proposed"], 2) == 3.62
     for system in SYSTEMS:
-        assert load().find(Table, "reinforced/setup").cell("parameters", system) == counts[system]
+        assert load().find(PrintedTable, "reinforced/setup").cell("parameters", system) == counts[system]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_setup_and_counts_are_those_of_the_preset(system):
-    preset = PRESETS[load().find(System, f"reinforced/{system}").preset]
+    preset = PRESETS[load().find(PrintedSystem, f"reinforced/{system}").preset]
     assert preset.published_parameters == _scalar(f"{system}/parameters").value
-    setup = load().find(Table, "reinforced/setup")
+    setup = load().find(PrintedTable, "reinforced/setup")
     for size in setup.column("size"):
         if size != "parameters":
             assert getattr(preset.architecture, size) == setup.cell(size, system)
@@ -142,7 +142,7 @@ def test_everything_of_the_proposed_model_that_is_a_loss_is_flagged_as_looking_a
     ("name", "prefixes"), [("enhanced/table-1", ("",)), ("enhanced/table-2", ("baseline_", "proposed_"))]
 )
 def test_bleu_is_what_the_printed_form_says(name, prefixes):
-    table = load().find(Table, name)
+    table = load().find(PrintedTable, name)
     for row in (str(cells[0]) for cells in table.rows):
         for prefix in prefixes:
             mean, deviation = str(table.cell(row, f"{prefix}printed")).split(" ± ")
@@ -153,13 +153,13 @@ def test_bleu_is_what_the_printed_form_says(name, prefixes):
 
 def test_every_row_of_the_enhanced_table_is_a_system_that_can_be_built():
     systems = {s.label: s.preset for s in load().systems if s.id.startswith("enhanced/")}
-    assert list(systems) == list(load().find(Table, "enhanced/table-1").column("system"))
+    assert list(systems) == list(load().find(PrintedTable, "enhanced/table-1").column("system"))
     assert set(systems.values()) <= set(PRESETS)
     assert len(set(systems.values())) == len(systems)
 
 
 def test_setup_of_the_enhanced_paper_is_that_of_its_presets():
-    stated = dict(load().find(Table, "enhanced/setup").rows)
+    stated = dict(load().find(PrintedTable, "enhanced/setup").rows)
     for system in load().systems:
         if system.id.startswith("enhanced/"):
             a = PRESETS[system.preset].architecture
@@ -169,7 +169,7 @@ def test_setup_of_the_enhanced_paper_is_that_of_its_presets():
 
 
 def test_improvements_follow_from_the_scores():
-    one, two, others = (load().find(Table, f"enhanced/{name}") for name in ("table-1", "table-2", "comparisons"))
+    one, two, others = (load().find(PrintedTable, f"enhanced/{name}") for name in ("table-1", "table-2", "comparisons"))
     pairs = [
         (float(one.cell(row, "bleu")), float(one.cell("Original", "bleu")), one.cell(row, "improvement"))
         for row in map(str, one.column("system"))
@@ -192,7 +192,7 @@ def test_improvements_follow_from_the_scores():
 
 
 def test_complexities_of_vaswani():
-    table = load().find(Table, "transformer/table-1")
+    table = load().find(PrintedTable, "transformer/table-1")
     assert len(table.rows) == 4
     assert table.cell("self-attention (restricted)", "complexity_per_layer") == "O(r · n · d)"
 
@@ -206,7 +206,7 @@ def test_every_protocol_tag_is_used():
 @pytest.mark.parametrize(
     ("ask", "complaint"),
     [
-        (lambda: load().find(Table, "reinforced/table-9"), "no published table"),
+        (lambda: load().find(PrintedTable, "reinforced/table-9"), "no published table"),
         (lambda: TABLE.cell("xx_to_en", "train_pairs"), "has no row"),
         (lambda: TABLE.column("loss"), "has no column"),
     ],

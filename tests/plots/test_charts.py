@@ -11,11 +11,11 @@ from matplotlib.text import Text
 from repose.plots.canvas import INK, width_of
 from repose.plots.charts import (
     FEW,
+    DrawnSystem,
     Mean,
     Point,
     Series,
     Spot,
-    System,
     chart_canvas,
     draw_bars,
     draw_curves,
@@ -38,11 +38,11 @@ def test_names_with_room_stay_where_they_are() -> None:
     assert spread_out([1.0, 1.0], 0.5, 0.0, 10.0) == [0.75, 1.25]
 
 
-def systems(number: int) -> list[System]:
-    return [System(label=f"reinforced-sentence-prefix-{n}", number=n, comparable=n > 0) for n in range(number)]
+def systems(number: int) -> list[DrawnSystem]:
+    return [DrawnSystem(label=f"reinforced-sentence-prefix-{n}", number=n, comparable=n > 0) for n in range(number)]
 
 
-def mean(system: System, value: float) -> Mean:
+def mean(system: DrawnSystem, value: float) -> Mean:
     return Mean(system=system, mean=value, deviation=0.1 * value, values=(0.5 * value, 1.3 * value), text="1,234 ± 56")
 
 

@@ -44,7 +44,7 @@ def table_1(make_run: Any, tmp_path: Path) -> RunSet:
 
 
 def test_table_1_has_the_papers_columns_and_rows(table_1: RunSet) -> None:
-    entry = published.load().find(published.Table, "reinforced/table-1")
+    entry = published.load().find(published.PrintedTable, "reinforced/table-1")
     table = table_of(table_1, "reinforced-table-1")
     names = [column.name.replace("valid.", "validation").replace(" ", "_") for column in table.columns]
     assert names == ["corpus", "source", *(column.name for column in entry.columns[1:])]

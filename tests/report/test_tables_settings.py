@@ -1,5 +1,6 @@
 """With which settings runs were made, and what is said where systems were not trained alike."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from repose.report.collect import read_runs
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
-from repose.report.tables_settings import settings_table
+from repose.report.tables_settings import check_table, settings_table
+from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
+
+FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
 
 
 def lines(tmp_path: Path) -> dict[tuple[str, str], str]:
@@ -127,3 +131,27 @@ def test_a_run_of_less_than_an_epoch_is_known_by_its_updates(make_run: Any, tmp_
     table = runs_table(read_runs([tmp_path]))
     place = [column.name for column in table.columns].index("state")
     assert table.rows[0][place].text == "done (10 updates, in epoch 1)"
+
+
+def with_findings(folder: Path, *findings: dict[str, Any]) -> None:
+    """Write the first and the last record of a run of this version."""
+    path = folder / "metrics.jsonl"
+    data = DataRecord(examples={"train": 1000}, findings=findings)
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason.EPOCHS, update=10, epoch=1, seconds=25.0, at="")
+    first, last = (json.dumps(record.to_json()) + "\n" for record in (data, end))
+    path.write_text(first + path.read_text() + last)
+
+
+def test_findings_of_a_corpus_are_told_once(make_run: Any, tmp_path: Path) -> None:
+    for name in ("a-s0", "a-s1"):
+        with_findings(make_run(name, [2.0], seed=int(name[-1])), FINDING, {**FINDING, "kind": "of a later version"})
+    table = check_table(read_runs([tmp_path]))
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["multi30k de-en", "Repetitions of an earlier pair", "440 training pairs (44 %; first line 12)"]
+    ]
+
+
+def test_without_findings_there_is_no_such_table(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0])
+    assert check_table(read_runs([tmp_path])) is None

@@ -88,10 +88,10 @@ def train(
     )
     if result.scores is not None:
         from repose.cli.tables import run_table
-        from repose.runs.last_words import last_words
+        from repose.runs.next_steps import next_steps
 
         run_table(out, result)
-        for sentence in last_words(out, result.outcome.metrics):
+        for sentence in next_steps(out, result.outcome.metrics):
             say(sentence)
 
 

@@ -49,9 +49,9 @@ class SentenceStatistics:
         counts = self.of(metric) if sentences is None else self.of(metric)[sentences]
         return float(scores_of(metric, counts.sum(axis=0, keepdims=True))[0])
 
-    def of_sentences(self, metric: Metric = "chrf") -> NDArray[np.float64]:
-        """(N,): each sentence's own score in percent."""
-        return scores_of(metric, self.of(metric))
+    def sentence_chrf(self) -> NDArray[np.float64]:
+        """(N,): each sentence's own chrF in percent."""
+        return scores_of("chrf", self.of("chrf"))
 
 
 class References:

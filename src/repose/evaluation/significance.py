@@ -40,17 +40,13 @@ class Resampled:
     value: float
     """The score on the test set itself, in its unit."""
     values: NDArray[np.float64]
-    """(R,): the score on each resample."""
-    sample: tuple[int, int]
-    """Sentences (or documents) of the test set, and the seed of the resamples: only equal ones may be compared."""
+    """(R,): of each resample."""
+    sample: int
+    """Sentences (or documents) of the test set: only equal numbers may be compared."""
 
 
 def resample(
-    seeds: Sequence[SentenceStatistics],
-    metric: Metric = "bleu",
-    *,
-    num_resamples: int = NUM_RESAMPLES,
-    seed: int = SEED,
+    seeds: Sequence[SentenceStatistics], metric: Metric = "bleu", *, num_resamples: int = NUM_RESAMPLES
 ) -> Resampled:
     """Scores one system, trained with one or more `seeds`, on resamples of the test set's N sentences.
 
@@ -60,17 +56,15 @@ def resample(
     """
     parts = [one.of(metric).astype(np.float64) for one in seeds]  # sums below 2^53 are exact
     score = _in_integers(metric)
-    values = _resampled(parts, [score] * len(parts), num_resamples, seed)
-    return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, (len(seeds[0]), seed))
+    values = _resampled(parts, [score] * len(parts), num_resamples)
+    return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, len(seeds[0]))
 
 
-def resample_ratio(
-    seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM_RESAMPLES, seed: int = SEED
-) -> Resampled:
-    """Resamples a figure that is a ratio of sums over N sentences or documents. Raises what `resample` does."""
+def resample_ratio(seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM_RESAMPLES) -> Resampled:
+    """The same for a figure that is a ratio of sums over N sentences or documents. Raises as `resample` does."""
     parts = [one.columns for one in seeds]
-    values = _resampled(parts, [one.scores_of for one in seeds], num_resamples, seed)
-    return Resampled(statistics.fmean(one.value for one in seeds), values, (len(seeds[0]), seed))
+    values = _resampled(parts, [one.scores_of for one in seeds], num_resamples)
+    return Resampled(statistics.fmean(one.value for one in seeds), values, len(seeds[0]))
 
 
 def _in_integers(metric: Metric) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
@@ -81,7 +75,6 @@ def _resampled(
     parts: Sequence[NDArray[np.float64]],
     scores: Sequence[Callable[[NDArray[np.float64]], NDArray[np.float64]]],
     num_resamples: int,
-    seed: int,
 ) -> NDArray[np.float64]:
     """(R,): of each resample the mean over seeds, each scored by the sums of its (N, K) numbers."""
     if num_resamples < LEAST_RESAMPLES:
@@ -94,14 +87,14 @@ def _resampled(
         )
     (number,) = sizes
     columns = np.concatenate(parts, axis=1)
-    sums = np.concatenate([times @ columns for times in _drawn(number, num_resamples, seed)])
+    sums = np.concatenate([times @ columns for times in _drawn(number, num_resamples)])
     by_seed = np.split(sums, np.cumsum([one.shape[1] for one in parts])[:-1], axis=1)
     return np.asarray(np.mean([score(one) for score, one in zip(scores, by_seed, strict=True)], axis=0))
 
 
-def _drawn(num_sentences: int, num_resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def _drawn(num_sentences: int, num_resamples: int) -> Iterator[NDArray[np.float64]]:
     """Blocks (r, N) of how often each resample holds each sentence."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     rows = max(1, _BLOCK // num_sentences)
     for first in range(0, num_resamples, rows):
         size = min(rows, num_resamples - first)
@@ -134,8 +127,8 @@ def compare(system: Resampled, other: Resampled) -> Difference:
     """
     if system.sample != other.sample or len(system.values) != len(other.values):
         raise DataError(
-            f"one system was resampled {len(system.values)} times from {system.sample[0]} sentences, the other "
-            f"{len(other.values)} times from {other.sample[0]}: compare the same resamples of one test set"
+            f"one system was resampled {len(system.values)} times from {system.sample} sentences, the other "
+            f"{len(other.values)} times from {other.sample}: compare the same resamples of one test set"
         )
     differences = np.sort(system.values - other.values)
     differences[np.abs(differences) < _ROUNDING] = 0.0  # seeds added in another order

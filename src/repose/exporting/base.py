@@ -14,7 +14,7 @@ class Options:
     """How a model is exported. A target that knows no choice of one refuses any but the default."""
 
     precision: Precision = "fp32"
-    """Of the products with weights."""
+    """Precision of the products with weights."""
     single_file: bool = False
     """One file that needs no other (target `web`)."""
 

@@ -10,8 +10,8 @@ _TITLE, _LIBRARY = "How to load", {"ctranslate2": "ctranslate2"}
 
 
 def card(text: str, target: str, how_to_load: Sequence[str]) -> str:
-    """From the card of the model: other lines under "How to load", the target among the tags, and no list of files,
-    which the description has. What somebody has added stays."""
+    """The card of an export, made from its model's: it has other lines under "How to load", the target among its tags,
+    and no list of files, which the description has. What somebody has added stays."""
     sections = re.split(r"(?m)^(?=## )", text)
     loading = f"## {_TITLE}\n\n```python\n" + "\n".join(how_to_load) + "\n```\n\n"
     kept = [loading if part.startswith(f"## {_TITLE}\n") else part for part in sections if part[:9] != "## Files\n"]

@@ -129,12 +129,12 @@ def _norm(spec: Any, norm: nn.Module | None) -> None:
 
 
 def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
-    """Raises ConfigError for what is none, which a value listed in `why_not.EXPRESSED` before its time may have."""
+    """Raises ConfigError for what is none, which a value listed in `coverage.EXPRESSED` before its time may have."""
     if isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None:
         return norm
     raise ConfigError(
         f"CTranslate2 has a layer norm with gain and bias where this model has {norm or 'nothing'}: fold it in "
-        "exporting/ctranslate2_spec.py, or take its value out of EXPRESSED in exporting/why_not.py"
+        "exporting/ctranslate2_spec.py, or take its value out of EXPRESSED in exporting/coverage.py"
     )
 
 

@@ -30,7 +30,7 @@ class Package:
 
     @property
     def folder_name(self) -> str:
-        """Without what a file system might not take."""
+        """Its name and version, without what a file system might not take."""
         return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}"
 
 

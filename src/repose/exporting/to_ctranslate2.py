@@ -17,8 +17,8 @@ from repose.decoding.load import load
 from repose.decoding.options import SETTINGS
 from repose.decoding.translator import Translator
 from repose.exporting.base import Exported, Options, usage
+from repose.exporting.coverage import why_not
 from repose.exporting.ctranslate2_spec import specification
-from repose.exporting.why_not import ctranslate2 as why_not
 from repose.graphs.coverage import SIZES_AND_TRAINING, not_listed
 from repose.model.architecture import Architecture
 from repose.model.transformer import Transformer
@@ -49,7 +49,7 @@ class Comparison:
 
     sentences: int
     largest_difference: float
-    """Of a log-probability of a given target token, in nats."""
+    """Largest difference of a log-probability of a given target token, in nats."""
     equal_greedy: int
     """Sentences in which each token that greedy search chose is the model's most probable."""
     worst_choice: float

@@ -66,7 +66,7 @@ class CellState:
     message: str = ""
     """The sentence of the error that ended it; or the process that is at work on it elsewhere."""
     exit_code: int | None = None
-    """Of a process that failed without a message; -9 for one that was killed by signal 9."""
+    """The code of a process that failed without a message; -9 for one that was killed by signal 9."""
     host: str = ""
     """The machine of a cluster that it runs on, or ran on last."""
     lost: Loss | None = None
@@ -102,15 +102,15 @@ Tell = Callable[[str, CellState], None]
 
 
 class Backend(Protocol):
-    """Where cells run."""
+    """What runs cells: this machine, or a cluster."""
 
     @property
     def kill(self) -> threading.Event:
         """Ends at once what runs, where it is set."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         """Run the jobs, in about this order; returns when all have ended, or `stop` is set and the running ones have
-        saved. How each cell ended is told, and returned by name; cells that did not begin are left out."""
+        saved. That a cell began and how it ended is told; of one that did not begin nothing is."""
 
 
 # The side of the grid

@@ -55,17 +55,17 @@ class Cost:
     """Optimizer steps of the whole training; None where only the clock ends it."""
     update_seconds: float
     validation_seconds: float
-    """Of one validation, writing the model included."""
+    """Seconds of one validation, writing the model included."""
     validations: int
     decode_seconds: float
-    """Of all translations, during training and at its end."""
+    """Seconds of all translations, during training and at its end."""
     start_seconds: float
-    """From the start of the process to the first update."""
+    """Seconds from the start of the process to the first update."""
     memory_bytes: int
     """Largest resident memory of the process and its workers."""
 
     def seconds(self, limit_hours: float | None) -> float:
-        """Of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
+        """Seconds of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
         validations = self.validations * self.validation_seconds
         training = (self.updates or 0) * self.update_seconds + validations
         if limit_hours is not None:

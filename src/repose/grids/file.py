@@ -73,7 +73,7 @@ class Rule:
     matches: Mapping[str, tuple[str, ...]]
     settings: Settings
     place: str
-    """As it is called in errors."""
+    """What it is called in errors."""
 
     def applies(self, labels: Mapping[str, str], seed: int) -> bool:
         found = {**labels, SEED: str(seed)}

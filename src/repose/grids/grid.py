@@ -40,7 +40,7 @@ class Cell:
     """One experiment of a grid."""
 
     name: str
-    """Its folder's."""
+    """Its name, and its folder's."""
     group: str
     """Its name without the seed."""
     labels: Mapping[str, str]
@@ -60,7 +60,7 @@ class Grid:
     """Axis -> labels."""
     report: Mapping[str, Any]
     cells: tuple[Cell, ...]
-    """All of the first seed first, so that something can be compared early."""
+    """All cells, those of the first seed first, so that something can be compared early."""
 
 
 def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | None = None) -> Grid:

@@ -143,11 +143,10 @@ class LocalBackend:
     """Set to end running cells at once."""
     run_cell: RunCell = run_cell
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         waiting: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        results: dict[str, CellState] = {}
 
         def work(slot: int, cores: tuple[int, ...]) -> None:
             while not (stop.is_set() or self.kill.is_set()):
@@ -158,8 +157,6 @@ class LocalBackend:
                 tell(job.name, CellState(status=CellStatus.RUNNING))
                 device = f"cuda:{slot % self.devices}" if self.devices else job.device
                 here = replace(job, cores=self.share.cores, affinity=cores, device=device)
-                results[job.name] = self.run_cell(here, stop=stop, kill=self.kill)
-                tell(job.name, results[job.name])
+                tell(job.name, self.run_cell(here, stop=stop, kill=self.kill))
 
         in_places(self.share, work)
-        return results

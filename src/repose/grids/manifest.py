@@ -37,7 +37,7 @@ class Entry:
     labels: Mapping[str, str]
     seed: int
     run_id: str | None = None
-    """None until its data is prepared."""
+    """The id of its run; None until its data is prepared."""
     folder: str
     """Its run directory, relative to the grid's folder."""
     state: CellState = field(default_factory=CellState)

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 
 from repose.system.errors import ConfigError
 
-Cell = int | float | str
+PrintedCell = int | float | str
 _CLOSED = ConfigDict(extra="forbid")
 
 
@@ -31,7 +31,7 @@ class Paper:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class System:
+class PrintedSystem:
     """A model that a number belongs to; `preset` is this project's architecture for it, "" where there is none."""
 
     id: str
@@ -40,7 +40,7 @@ class System:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Column:
+class PrintedColumn:
     """Name and unit of a table's column."""
 
     name: str
@@ -48,7 +48,7 @@ class Column:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Entry:
+class PrintedEntry:
     """What a paper prints, `where` in it, in which of its texts, and how it was made."""
 
     id: str
@@ -60,11 +60,11 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Table(Entry):
+class PrintedTable(PrintedEntry):
     """A printed table. The first column names the rows."""
 
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[PrintedColumn, ...]
+    rows: tuple[tuple[PrintedCell, ...], ...]
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -74,14 +74,14 @@ class Table(Entry):
                     "give one cell per column"
                 )
 
-    def column(self, name: str) -> tuple[Cell, ...]:
+    def column(self, name: str) -> tuple[PrintedCell, ...]:
         """The cells of one column, in the order of the rows. Raises ConfigError where there is no such column."""
         names = [column.name for column in self.columns]
         if name not in names:
             raise ConfigError(f"table {self.id!r} has no column {name!r}: it has {', '.join(names)}")
         return tuple(row[names.index(name)] for row in self.rows)
 
-    def cell(self, row: str, column: str) -> Cell:
+    def cell(self, row: str, column: str) -> PrintedCell:
         """One cell. Raises ConfigError where there is no such row or column."""
         cells = dict(zip((str(row[0]) for row in self.rows), self.column(column), strict=True))
         if row not in cells:
@@ -90,7 +90,7 @@ class Table(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Curve(Entry):
+class Curve(PrintedEntry):
     """A printed mean per epoch, from epoch 1 on, with the number of trials behind each mean."""
 
     system: str
@@ -107,7 +107,7 @@ class Curve(Entry):
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
-class Scalar(Entry):
+class Scalar(PrintedEntry):
     """A single printed number, with its standard deviation where one is printed."""
 
     system: str
@@ -117,7 +117,7 @@ class Scalar(Entry):
     deviation: float | None = None
 
 
-_One = TypeVar("_One", Paper, System, Table, Curve, Scalar)
+_One = TypeVar("_One", Paper, PrintedSystem, PrintedTable, Curve, Scalar)
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
@@ -129,8 +129,8 @@ class Published:
 
     protocols: dict[str, str]
     papers: tuple[Paper, ...]
-    systems: tuple[System, ...]
-    tables: tuple[Table, ...]
+    systems: tuple[PrintedSystem, ...]
+    tables: tuple[PrintedTable, ...]
     curves: tuple[Curve, ...]
     scalars: tuple[Scalar, ...]
 
@@ -154,7 +154,9 @@ class Published:
         entries = (*self.papers, *self.systems, *self.tables, *self.curves, *self.scalars)
         by_id = {entry.id: entry for entry in entries if isinstance(entry, kind)}
         if name not in by_id:
-            raise ConfigError(f"no published {kind.__name__.lower()} {name!r}: there are {', '.join(by_id)}")
+            raise ConfigError(
+                f"no published {kind.__name__.removeprefix('Printed').lower()} {name!r}: there are {', '.join(by_id)}"
+            )
         return by_id[name]
 
 

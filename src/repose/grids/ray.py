@@ -42,19 +42,19 @@ class RayBackend:
     """Runs cells as tasks of a Ray cluster; a `repose.grids.cells.Backend`."""
 
     address: str | None = None
-    """Of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
+    """Address of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
     retries: int = 3
     """How often a cell begins again after its machine was lost."""
     kill: threading.Event = field(default_factory=threading.Event)
-    """Set: do not wait for cells to save; they are asked to when Ray ends their tasks."""
+    """Set not to wait for cells to save; they are asked to when Ray ends their tasks."""
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> dict[str, CellState]:
+    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
         """Run the jobs; returns when all have ended, or `stop` is set and the running ones have saved.
 
         Raises ConfigError where Ray, a cluster or the shared storage is missing.
         """
         if not jobs:
-            return {}
+            return
         jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
         ray = import_ray()
         folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
@@ -63,7 +63,7 @@ class RayBackend:
             _check(ray, [_Machine(node["NodeID"], node["NodeManagerHostname"]) for node in large_enough], shared)
             if not large_enough:
                 tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
-            return _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
+            _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
 
 
 @dataclass(frozen=True)
@@ -183,10 +183,9 @@ class _Driver:
         self._ray, self._shared, self._tell, self._stop, self._retries = ray, shared, tell, stop, retries
         self._task = ray.remote(_cell_task)
         self._attempts: dict[Any, _Attempt] = {}  # by stream
-        self._ended: dict[str, CellState] = {}
 
-    def run(self, jobs: Sequence[CellJob], kill: threading.Event) -> dict[str, CellState]:
-        """All are submitted at once, since a cluster that grows looks at what waits. How those ended that began.
+    def run(self, jobs: Sequence[CellJob], kill: threading.Event) -> None:
+        """All are submitted at once, since a cluster that grows looks at what waits.
 
         `kill` returns at once, and leaves the rest to Ray, which ends what nobody waits for.
         """
@@ -206,7 +205,6 @@ class _Driver:
                 self._look_for_silent_machines()
         for attempt in list(self._attempts.values()):
             self._end(attempt, CellState(status=CellStatus.STOPPED))
-        return self._ended
 
     def _submit(self, job: CellJob, number: int) -> None:
         resources = {"num_cpus": job.cores, "num_gpus": job.gpus}
@@ -240,7 +238,6 @@ class _Driver:
         """One that was taken back before it began is as it was."""
         del self._attempts[attempt.stream]
         if attempt.machine is not None or state.status != CellStatus.STOPPED:
-            self._ended[attempt.job.name] = state
             self._tell(attempt.job.name, state)
 
     def _lose(self, attempt: _Attempt, loss: Loss) -> None:

@@ -29,11 +29,11 @@ class GridPlan:
     grid: Grid
     folder: Path
     chosen: tuple[Entry, ...]
-    """Those that this call is about (`only`, `shard`)."""
+    """The cells that this call is about (`only`, `shard`)."""
     todo: tuple[Entry, ...]
-    """Those of them that are to be run."""
+    """The chosen cells that are to be run."""
     identities: Mapping[str, Identity | ReposeError]
-    """Of every cell, by name."""
+    """The identity of every cell, by name."""
 
     @property
     def summary(self) -> str:
@@ -54,8 +54,6 @@ class GridOutcome:
     """The chosen cells as they stand now."""
     stopped: bool
     """Whether it was asked to stop."""
-    ran: int
-    """Cells that had a process."""
     note: str = ""
     """What kept the manifest from being written, if anything."""
 
@@ -194,7 +192,8 @@ def run_plan(plan: GridPlan, jobs: Sequence[CellJob], backend: Backend, *, watch
     """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
     book, stop = Book(plan, watch), threading.Event()
     with stopping(stop, backend.kill.set):
-        ended = backend.run(jobs, book.tell, stop) if jobs else {}
+        if jobs:
+            backend.run(jobs, book.tell, stop)
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
-    return GridOutcome(entries, stop.is_set(), len(ended), book.note)
+    return GridOutcome(entries, stop.is_set(), book.note)

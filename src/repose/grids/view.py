@@ -53,7 +53,7 @@ class Progress(NamedTuple):
     """Epoch and update, of how many."""
     figures: str
     share: float | None
-    """Of its updates; None while an epoch's length is not known."""
+    """Share of its updates; None while an epoch's length is not known."""
 
 
 def progress(folder: Path, experiment: Experiment) -> Progress:
@@ -217,7 +217,7 @@ def make_view(plan: GridPlan) -> View:
 
 
 def once() -> Callable[[str], str]:
-    """Of one table's reasons: each in words the first time, as dozens of cells may fail for one."""
+    """Says each reason of a table in words the first time only, as dozens of cells may fail for one."""
     said: set[str] = set()
 
     def told(why: str) -> str:

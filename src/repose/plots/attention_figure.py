@@ -38,18 +38,18 @@ class Grid:
     columns: int
     cell: float
     left: float
-    """Of the row labels."""
+    """Width of the row labels."""
     bottom: float
-    """Of the column labels."""
+    """Height of the column labels."""
     width: float
     height: float
-    """Of one map."""
+    """Height of one map."""
     label: float
     """Size of labels in points; 0: too small to be read, and left out."""
 
     @property
     def figure_size(self) -> tuple[float, float]:
-        """Of the whole figure, with room for a colour bar on the right."""
+        """Width and height of the whole figure, with room for a colour bar on the right."""
         width = self.left + self.columns * (self.width + _GAP) + 0.75
         return max(width, 4.2), _TOP + self.rows * (self.height + _HEAD) + self.bottom + _MARGIN
 

@@ -23,7 +23,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#4
 """Okabe and Ito's colours, which the colour-blind can tell apart, less the yellow that is hard to see on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, GREY, GRID, BEHIND = "#201f1c", "#63615a", "#e6e3db", "#cbc8bf"
-"""Of text; of axes; of lines across a panel; of curves that another one is compared with."""
+"""Colours of text, of axes, of lines across a panel, and of curves that another one is compared with."""
 _ON_A_PAGE = {INK: "ink", GREY: "dim", GRID: "grid", BEHIND: "behind"} | {
     colour: f"series-{number}" for number, colour in enumerate(PALETTE, start=1)
 }
@@ -139,7 +139,7 @@ def _of_the_page(colour: re.Match[str]) -> str:
 
 
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
-    """Write the numbers behind a picture as JSON beside it, with six digits; null for what is no number."""
+    """Write the numbers behind a picture as JSON beside it, with six digits; NaN and infinities become null."""
     path = out.with_suffix("").with_name(out.with_suffix("").name + ".json")
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None

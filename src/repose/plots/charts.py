@@ -34,8 +34,8 @@ _LEAST = 2.0  # points of BLEU on an axis: fewer would make much of nothing
 
 
 @dataclass(frozen=True, kw_only=True)
-class System:
-    """How a system is called and drawn."""
+class DrawnSystem:
+    """A system as it is called and drawn."""
 
     label: str
     number: int
@@ -45,12 +45,12 @@ class System:
 
     @property
     def style(self) -> dict[str, Any]:
-        """Of its line."""
+        """Colour and dashes of its line."""
         return {"color": PALETTE[self.number % FEW], "linestyle": "-" if self.comparable else DASHED}
 
     @property
     def marker(self) -> str:
-        """For those who cannot see its colour; with the colour, a mark of its own among up to 49."""
+        """Shape of its points, for who cannot see its colour; with the colour, up to 49 systems can be told apart."""
         return MARKERS[(self.number + self.number // FEW) % FEW]
 
 
@@ -70,14 +70,14 @@ class Point:
 class Series:
     """A system's figures on one corpus, by epoch or update."""
 
-    system: System
+    system: DrawnSystem
     points: tuple[Point, ...]
     training: tuple[Point, ...] = ()
-    """The same figure of the training set, drawn thin."""
+    """The figure on the training set, drawn thin."""
 
     @property
     def end(self) -> Point:
-        """Where its line ends."""
+        """The last point of its line."""
         return self.points[-1]
 
 
@@ -85,10 +85,10 @@ class Series:
 class Mean:
     """A system's figure: mean and standard deviation over its runs, and each run's."""
 
-    system: System
+    system: DrawnSystem
     mean: float
     deviation: float | None
-    """Of the values, with n - 1; None for one."""
+    """Standard deviation of the values, with n - 1; None for one."""
     values: tuple[float, ...]
     text: str
 
@@ -102,7 +102,7 @@ class Mean:
 class Spot:
     """A system's score, and what it cost."""
 
-    system: System
+    system: DrawnSystem
     score: Mean
     cost: Mean
 
@@ -313,7 +313,7 @@ def _spot(axes: Axes, spot: Spot) -> None:
     axes.errorbar(cost.mean, score.mean, **spreads, **marker, color=colour, linewidth=0.9)
 
 
-def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, System]]) -> None:
+def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, DrawnSystem]]) -> None:
     """Names beside the right edge, each at the height of what it names or near it, led to by a thread."""
     width, height = inches(axes)
     low, high = axes.get_ylim()
@@ -348,7 +348,7 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
     return places
 
 
-def _handle(system: System, *, line: bool = True) -> Line2D:
+def _handle(system: DrawnSystem, *, line: bool = True) -> Line2D:
     """What stands for a system in a legend."""
     style = system.style if line else system.style | {"linestyle": ""}
     filled = style["color"] if system.comparable or line else "none"
@@ -407,9 +407,9 @@ def _ticks(most: int) -> MaxNLocator:
     return MaxNLocator(most, steps=[1, 2, 2.5, 5, 10])
 
 
-def _systems(found: Iterator[System]) -> list[System]:
+def _systems(found: Iterator[DrawnSystem]) -> list[DrawnSystem]:
     return sorted(set(found), key=lambda system: system.number)
 
 
-def _widest(systems: Sequence[System]) -> float:
+def _widest(systems: Sequence[DrawnSystem]) -> float:
     return max(width_of(system.label) for system in systems)

@@ -89,7 +89,7 @@ def tables(
     """What each panel shows, by its title: sinusoids, and a learned table before and after its pooling.
 
     Before pooling each number is a block of equal ones, so that all panels have the same axes.
-    Raises ConfigError for a kind that is no sinusoid, and for sizes that nothing can be seen at.
+    Raises ConfigError for a kind other than a sinusoid, and for sizes that nothing can be seen at.
     """
     for kind in kinds:
         if kind not in KINDS:

@@ -10,10 +10,9 @@ from repose.report.papers import published_tables
 from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
-from repose.report.tables_lengths import length_tables
-from repose.report.tables_quality import check_table, endings_table, inflated_scores
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
-from repose.report.tables_settings import settings_table
+from repose.report.tables_settings import check_table, settings_table
+from repose.report.tables_translations import endings_table, inflated_scores, length_tables
 from repose.report.verdict import main_picture, verdict
 from repose.system.errors import ReposeError
 from repose.system.terminal import counted

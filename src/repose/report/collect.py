@@ -7,8 +7,8 @@ A run directory needs `config.json` and `metrics.jsonl`; once it has finished, i
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,16 @@ from repose.grids.cells import CellStatus
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.grids.view import reason
-from repose.model.presets import exact_preset_name
-from repose.report.baseline import NamesBefore, find_baseline
-from repose.report.corpora import corpus_name, told_apart
-from repose.report.folders import cells_in, runs_in, walk
+from repose.report.naming import (
+    NamesBefore,
+    corpora_apart,
+    corpus_name,
+    find_baseline,
+    grouped,
+    names_apart,
+    once,
+    systems_apart,
+)
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import Record, Records, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
@@ -57,7 +63,7 @@ class ReportRun:
     looks_ahead: bool
     """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
     run_id: str
-    """That of its scores, which tells how many workers shared its batches where those were several; else its own."""
+    """The id of its scores, which tells how many workers shared its batches where those were several; else its own."""
     status: str
     """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
     failed_checks: tuple[str, ...] = ()
@@ -94,7 +100,7 @@ class RunSet:
 
     title: str
     runs: tuple[ReportRun, ...]
-    """Finished ones, and unfinished ones that have recorded something."""
+    """Finished runs, and unfinished ones that have recorded something."""
     baseline: str | None = None
     """The group that the others are tested against."""
     twins: Mapping[str, str] = field(default_factory=dict)
@@ -113,7 +119,7 @@ class RunSet:
         return tuple(run for run in self.runs if run.group == group and run.corpus == corpus)
 
     def done(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
-        """The finished ones among them."""
+        """The finished runs of a system on a corpus."""
         return tuple(run for run in self.of(group, corpus) if run.done)
 
     def against(self, groups: Sequence[str]) -> dict[str, str]:
@@ -200,43 +206,20 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     `problems`. Raises CheckpointError where a path does not exist or no run is found, ConfigError for a baseline that
     is no system.
     """
-    runs: list[ReportRun] = []
     problems: list[str] = []
-    grids: list[tuple[Path, Manifest]] = []
-    loose: list[Path] = []
-    for path in paths:
-        if not path.is_dir():
-            raise CheckpointError(_NO_FOLDER.format(path))
-        for folder in walk(path):
-            try:
-                grid = manifest.read(folder)
-            except CheckpointError as error:
-                problems.append(f"{error}.")
-                grid = None
-            if grid is not None:
-                grids.append((folder, grid))
-            elif RunFolder(folder).exists and RunFolder(folder).metrics_file.is_file():
-                loose.append(folder)
-    of_first: slice | None = None
-    for folder, grid in grids:
-        start = len(runs)
-        runs += _of_grid(folder, grid, problems)
-        if of_first is None and grid.report.get("baseline"):
-            of_first = slice(start, len(runs))
-    in_grids = {run.folder.resolve() for run in runs}
-    alone = _of_folders([f for f in dict.fromkeys(loose) if f.resolve() not in in_grids], problems)
-    named = told_apart([*runs, *alone])
-    runs = [*named[: len(runs)], *_grouped(named[len(runs) :])]
-    if not runs:
+    grids, folders = _find(paths, problems)
+    read = [_of_grid(folder, grid, problems) for folder, grid in grids]
+    in_grids = [run for of_grid in read for run in of_grid]
+    alone = _of_folders(_others(folders, in_grids), problems)
+    named = corpora_apart([*in_grids, *alone])
+    named = [*named[: len(in_grids)], *grouped(named[len(in_grids) :])]
+    if not named:
         detail = f": {problems[0]}" if problems else ""
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
-    own, runs = runs, _named_apart(_grouped_apart(_written_alike(_once(runs, problems))))
-    problems += [_unfinished(run) for run in runs if not run.done]
-    for run in runs:
-        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.training[-1]["update"])):
-            problems.append(f"{run.name}: {warning}.")
+    runs = names_apart(systems_apart(once(named, problems)))
+    problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
     hints = [grid.report for _, grid in grids]
-    before = NamesBefore([*own[of_first or slice(0)], *own], runs)
+    before = NamesBefore([*named[_first_with_baseline(hints, read)], *named], runs)
     found, twins = find_baseline(baseline, hints, runs, before, problems)
     return RunSet(
         title=title or ", ".join(grid.name for _, grid in grids) or _title(paths),
@@ -251,6 +234,51 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     )
 
 
+def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, Manifest]], list[Path]]:
+    """The grids under `paths` with their folders, and the run directories that `_walk` meets beside them."""
+    grids: list[tuple[Path, Manifest]] = []
+    folders: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            raise CheckpointError(_NO_FOLDER.format(path))
+        for folder in _walk(path):
+            try:
+                grid = manifest.read(folder)
+            except CheckpointError as error:
+                problems.append(f"{error}.")
+                grid = None
+            if grid is not None:
+                grids.append((folder, grid))
+            elif RunFolder(folder).exists and RunFolder(folder).metrics_file.is_file():
+                folders.append(folder)
+    return grids, folders
+
+
+def _others(folders: Iterable[Path], runs: Iterable[ReportRun]) -> list[Path]:
+    """Each folder once, without those of the runs."""
+    known = {run.folder.resolve() for run in runs}
+    return [folder for folder in dict.fromkeys(folders) if folder.resolve() not in known]
+
+
+def _first_with_baseline(hints: Sequence[Mapping[str, Any]], read: Sequence[Sequence[ReportRun]]) -> slice:
+    """Where the runs of the first grid that names a baseline stand among those of all grids."""
+    start = 0
+    for hint, runs in zip(hints, read, strict=True):
+        if hint.get("baseline"):
+            return slice(start, start + len(runs))
+        start += len(runs)
+    return slice(0)
+
+
+def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:
+    """A sentence about each run whose training ended before its learning rate had reached the peak."""
+    found = []
+    for run in runs:
+        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.training[-1]["update"])):
+            found.append(f"{run.name}: {warning}.")
+    return found
+
+
 def _title(paths: Sequence[Path]) -> str:
     """The name of the folder, or of the one that holds all of several."""
     real = [path.resolve() for path in paths]
@@ -263,15 +291,15 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
     is there, in the grid's order. What else a shell's `*` names is left out. Raises CheckpointError or ConfigError."""
     if missing := next((folder for folder in folders if not folder.exists()), None):
         raise CheckpointError(_NO_FOLDER.format(missing))
-    named, folders = folders, list(dict.fromkeys(run for f in folders for run in runs_in(f))) or list(folders)
+    named, folders = folders, list(dict.fromkeys(run for f in folders for run in _runs_in(f))) or list(folders)
     grids = dict.fromkeys([*named, *(folder.parent for folder in folders)])
     cells: dict[Path, Entry] = {}
-    for place, cell in (found for folder in grids for found in cells_in(folder)):
+    for place, cell in (found for folder in grids for found in _cells_in(folder)):
         cells.setdefault(place, cell)
-    runs = {r.folder.resolve(): r for r in told_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
-    alone = _grouped([run for place, run in runs.items() if place not in cells])
-    of_grids = _grouped_apart(_written_alike([runs[place] for place in cells if place in runs]))
-    return RunSet(title="", runs=tuple(_named_apart([*of_grids, *alone])))
+    runs = {r.folder.resolve(): r for r in corpora_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
+    alone = grouped([run for place, run in runs.items() if place not in cells])
+    of_grids = systems_apart([runs[place] for place in cells if place in runs])
+    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])))
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:
@@ -329,121 +357,6 @@ def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]
     return runs
 
 
-def _grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
-    on several corpora are one system."""
-    names: dict[Path, str] = {}
-    for corpus in dict.fromkeys(run.corpus for run in runs):
-        groups: dict[str, list[ReportRun]] = {}
-        for run in runs:
-            if run.corpus == corpus:
-                groups.setdefault(_settings(run), []).append(run)
-        for name, group in zip(_names(list(groups.values())), groups.values(), strict=True):
-            names |= {run.folder: name for run in group}
-    return [replace(run, group=names[run.folder]) for run in runs]
-
-
-def _names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
-    """The preset that each group is, or its first folder without the seed; folders for all where two would be called
-    the same, with the seed for those that still are."""
-    runs = [group[0] for group in groups]
-    folders = [folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
-    names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
-    if len(set(names)) == len(names):
-        return names
-    names = folders
-    names = _apart(names, [run.folder.name for run in runs])
-    return _apart(names, [_in_folder(run, name) for name, run in zip(names, runs, strict=True)])
-
-
-def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Names that no other has, or else the longer ones."""
-    return [name if names.count(name) == 1 else long for name, long in zip(names, longer, strict=True)]
-
-
-def _in_folder(run: ReportRun, name: str) -> str:
-    return f"{run.place}/{name}"
-
-
-def preset_of(run: ReportRun) -> str | None:
-    """The preset that has a run's very architecture, if any: systems may differ in dropout alone."""
-    return exact_preset_name(run.experiment.architecture)
-
-
-_SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"
-_NUMBER = rf"(?:{_SEED}|(?:[-_. ]?(?:run|trial))?[-_. ]?\d+)"
-
-
-def folder_name(folder: Path, *, several: bool) -> str:
-    """`original` of original-seed2 and original/seed-2; of original_2 too where it is one of several seeds."""
-    whole = folder.absolute()
-    if re.fullmatch(_NUMBER, whole.name, re.IGNORECASE):
-        return whole.parent.name
-    return re.sub((_NUMBER if several else _SEED) + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
-
-
-def _once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
-    """Each training once: of two directories of the same run the one that is done, or else the first.
-
-    Another test set makes another one, though a run's id does not know of it; so does another number of workers, which
-    scores alone know of. One that goes by another name is said to be left out.
-    """
-    found: dict[str, list[ReportRun]] = {}
-    for run in runs:
-        identity = run.config.run_id or str(run.folder)
-        key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
-        found.setdefault(key, []).append(run)
-    kept: list[ReportRun] = []
-    joined: dict[tuple[str, str, str], str] = {}  # the rest of a group, which must not stand there as another one
-    for alike in found.values():
-        done = {run.run_id: run for run in reversed(alike) if run.done}
-        own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
-        for run in alike:
-            twin = done.get(run.run_id, own[0])
-            if run.name != twin.name:
-                problems.append(f"{run.name} is left out: it is the same run as {twin.name} ({twin.run_id}).")
-                joined.setdefault((run.group, run.corpus, _settings(run)), twin.group)
-        kept += own
-    return [replace(run, group=joined.get((run.group, run.corpus, _settings(run)), run.group)) for run in kept]
-
-
-def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """A cell may be a run of another grid that wrote out the `schedule_width` which "none" stands for: none for all."""
-    none = {run.group for run in runs if run.experiment.training.schedule_width is None}
-    alike = []
-    for run in runs:
-        experiment = run.experiment
-        if run.group in none and experiment.training.schedule_width == experiment.architecture.d_token:
-            training = replace(experiment.training, schedule_width=None)
-            run = replace(run, experiment=replace(experiment, training=training))
-        alike.append(run)
-    return alike
-
-
-def _grouped_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
-    settings in several grids by the first one's."""
-    names: dict[tuple[str, str], dict[str, str]] = {}
-    for run in runs:
-        names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
-    unlike = {group for (group, _), found in names.items() if len(set(found.values())) > 1}
-    return [
-        replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
-    ]
-
-
-def _settings(run: ReportRun) -> str:
-    """All settings but the seed."""
-    experiment = asdict(run.experiment)
-    return json.dumps({**experiment, "training": {**experiment["training"], "seed": None}}, sort_keys=True)
-
-
-def _named_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
-    """Runs of one name in different places go by their folders, too."""
-    names = _apart([run.name for run in runs], [_in_folder(run, run.name) for run in runs])
-    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
-
-
 def _unfinished(run: ReportRun) -> str:
     if run.trained and run.status == CellStatus.FAILED:
         return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
@@ -488,3 +401,35 @@ def _method(run: ReportRun) -> str:
     settings = settings_in_id(run.experiment)
     settings["training"]["seed"] = None
     return json.dumps(settings, sort_keys=True)
+
+
+def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """`path` and the folders below it, none below a run directory or grid; no link to what is `above` is followed."""
+    if (real := path.resolve()) in above:
+        return
+    yield path
+    if RunFolder(path).exists or (path / manifest.NAME).is_file():
+        return
+    for below in sorted(path.iterdir(), key=lambda p: _natural(p.name)):
+        if below.is_dir() and not below.name.startswith("."):
+            yield from _walk(below, above | {real})
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """The directories of runs that have recorded something, in a folder, or in those below it."""
+    found = [place for f in (_walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
+    return [place for place in found if RunFolder(place).has_records]
+
+
+def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
+    """The run directories of a grid and their cells; none where there is no grid that can be read."""
+    try:
+        grid = manifest.read(folder)
+    except CheckpointError:
+        return []
+    return [] if grid is None else [((folder / cell.folder).resolve(), cell) for cell in grid.entries]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts s2 before s10."""
+    return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in re.split(r"(\d+)", name)]

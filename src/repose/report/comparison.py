@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from repose.grids.published import Curve, Paper, Published, Scalar
-from repose.grids.published import Table as PublishedTable
+from repose.grids.published import Paper, PrintedEntry, PrintedTable, Published, Scalar
 from repose.model.presets import PRESETS
-from repose.report.collect import ReportRun, RunSet, preset_of
+from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
+from repose.report.naming import preset_of
 from repose.report.tables import captioned
 
-Entry = PublishedTable | Curve | Scalar
 _SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers")
 
 
@@ -51,21 +50,21 @@ class Comparison:
         corpora = self.runs.corpora
         return next((corpus for corpus in corpora if self.languages(corpus) == pair), corpora[0])
 
-    def protocol(self, entry: Entry) -> list[str]:
+    def protocol(self, entry: PrintedEntry) -> list[str]:
         """The note that says how a printed number was made, if anything is said of it."""
         sentences = [self.published.protocols[tag] for tag in entry.protocol]
         if isinstance(entry, Scalar) and entry.note:
             sentences = [*(sentence.replace("; see the note", "") for sentence in sentences), entry.note]
         return [f"Paper: {' '.join(sentences)}"] if sentences else []
 
-    def where(self, entry: Entry) -> str:
+    def where(self, entry: PrintedEntry) -> str:
         """ "Hsiao and Dutta 2024 (arXiv 2410.04731), Table 1"."""
         paper = self.published.find(Paper, entry.paper)
         return f"{paper.authors} {paper.year} ({paper.identifier}), {entry.where}"
 
     def table(
         self,
-        entry: PublishedTable,
+        entry: PrintedTable,
         columns: Sequence[Column],
         rows: Sequence[Sequence[Cell]],
         like: str | None = None,

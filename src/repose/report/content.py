@@ -28,7 +28,7 @@ class Cell:
     """One cell of a table."""
 
     text: str
-    """As it is shown, such as "34.2 ± 0.3"."""
+    """What is shown, such as "34.2 ± 0.3"."""
     value: float | None = None
     """The number behind it, at full precision, where there is one."""
     deviation: float | None = None
@@ -69,12 +69,12 @@ class Table:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """Each note of a cell, row by row, then each remark, to its key: a to z, aa, bb, ..."""
+        """The key of each note of a cell, row by row, then of each remark: a to z, aa, bb, ..."""
         notes = dict.fromkeys([*(note for row in self.rows for cell in row for note in cell.notes), *self.remarks])
         return {note: ascii_lowercase[i % 26] * (1 + i // 26) for i, note in enumerate(notes)}
 
     def keys_of(self, cell: Cell) -> list[str]:
-        """Those of a cell's notes, in their order."""
+        """The keys of a cell's notes, in their order."""
         return [key for note, key in self.keys.items() if note in cell.notes]
 
     @cached_property

@@ -33,7 +33,7 @@ def train_loss(run: ReportRun) -> float | None:
     return _last(run.of_kind("epoch") or run.of_kind("train"), "nll")
 
 
-def kept(run: ReportRun) -> Mapping[str, Any] | None:
+def validation_of_model(run: ReportRun) -> Mapping[str, Any] | None:
     """The validation of the weights that the model is made of: the last one, or the best one where that is kept. Of an
     average of checkpoints it is its own; earlier versions did not measure that, and it is the last one."""
     if of_model := run.of_kind("model"):
@@ -51,7 +51,7 @@ def kept(run: ReportRun) -> Mapping[str, Any] | None:
 
 def valid_loss(run: ReportRun) -> float | None:
     """tf_loss of the model's weights on the validation set, nats per target token."""
-    return number_of(kept(run), "tf_loss")
+    return number_of(validation_of_model(run), "tf_loss")
 
 
 def perplexity(run: ReportRun) -> float | None:
@@ -62,7 +62,7 @@ def perplexity(run: ReportRun) -> float | None:
 
 def valid_accuracy(run: ReportRun) -> float | None:
     """Share of validation tokens predicted right given the reference's earlier ones, in percent."""
-    share = number_of(kept(run), "tf_accuracy")
+    share = number_of(validation_of_model(run), "tf_accuracy")
     return None if share is None else 100 * share
 
 
@@ -72,8 +72,9 @@ def decodings(run: ReportRun) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def beam(run: ReportRun) -> str | None:
-    """The decoding with a beam: with the run's own, by which it is compared, or else the widest; None without any."""
+def beam_decoding_name(run: ReportRun) -> str | None:
+    """Name of the decoding with a beam, such as "beam4": of the run's own width, by which it is compared, or else the
+    widest; None without any."""
     names = [name for name in decodings(run) if re.fullmatch(r"beam\d+", name)]
     own = run.experiment.decoding.beam_size
     return max(names, key=lambda name: (int(name[4:]) == own, int(name[4:])), default=None)
@@ -81,19 +82,19 @@ def beam(run: ReportRun) -> str | None:
 
 def is_by_beam(run: ReportRun) -> bool:
     """Whether a run is compared by what a beam found: its own search is one, and some beam was scored."""
-    return run.experiment.decoding.beam_size > 1 and beam(run) is not None
+    return run.experiment.decoding.beam_size > 1 and beam_decoding_name(run) is not None
 
 
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
-    """A free-running score, in percent; `decoding` None: of the `beam`."""
-    name = beam(run) if decoding is None else decoding
+    """A free-running score, in percent; `decoding` None: `beam_decoding_name`."""
+    name = beam_decoding_name(run) if decoding is None else decoding
     value = number_of(decodings(run).get(name or "", {}).get(metric), "value")
     return value if value is not None and math.isfinite(value) else None
 
 
 def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
     """sacreBLEU's signature of that score; "" where there is none."""
-    name = beam(run) if decoding is None else decoding
+    name = beam_decoding_name(run) if decoding is None else decoding
     return str(decodings(run).get(name or "", {}).get(metric, {}).get("signature", ""))
 
 
@@ -106,7 +107,7 @@ def scored_with(found: str) -> dict[str, str]:
 def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
     """How a score was decoded and counted, and on which set: scores of two kinds cannot be compared."""
     way = scored_with(signature(run, decoding, metric))
-    width = decoding or beam(run)
+    width = decoding or beam_decoding_name(run)
     return width, tuple(sorted(way.items())), run.split, (run.scores or {}).get("num_sentences")
 
 

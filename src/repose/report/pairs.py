@@ -28,21 +28,23 @@ _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interv
 FEWEST_UNITS = 10
 """Sentences or documents below which nothing is resampled: of one, every difference would be certain."""
 ALL_PAIRS_BELOW = 4
-"""With fewer systems on a corpus, each is tested against each."""
+"""Number of systems on a corpus below which each is tested against each."""
+Sides = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""The scores of the seeds of both systems, for each pair."""
 
 
 @dataclass(frozen=True)
-class System:
+class ComparedSystem:
     """The finished runs of a system on a corpus that can be tested."""
 
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
-    """Those whose scores may stand beside the others'."""
+    """Finished runs whose scores may stand beside the others'."""
     counts: tuple[SentenceStatistics | None, ...]
-    """Of each run; None where its translations cannot be counted."""
+    """What is counted of each run; None where its translations cannot be counted."""
     decoding: str | None = None
-    """Of the counts; None: the one that each run is compared by."""
+    """Which translations are counted; None: those that each run is compared by."""
 
     @property
     def statistics(self) -> tuple[SentenceStatistics, ...]:
@@ -50,18 +52,18 @@ class System:
         return tuple(one for one in self.counts if one is not None)
 
     @property
-    def counted(self) -> "System":
+    def counted(self) -> "ComparedSystem":
         """The system with those runs alone that have counts."""
         runs = tuple(run for run, one in zip(self.runs, self.counts, strict=True) if one is not None)
         return replace(self, runs=runs, counts=self.statistics)
 
     def scores(self, metric: Metric) -> list[float]:
-        """Of each run on the whole test set, as its scores.*.json has them."""
+        """The score of each run on the whole test set, as its scores.*.json has it."""
         found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
         return [value for value in found if value is not None]
 
     @property
-    def greedy_scores(self) -> "System | None":
+    def greedy_scores(self) -> "ComparedSystem | None":
         """The system by its greedy scores alone; None where a run has none, or no others were made."""
         if all(decoding_of(run) == GREEDY for run in self.runs):
             return None
@@ -69,7 +71,7 @@ class System:
         return replace(self, counts=(None,) * len(self.runs), decoding=GREEDY) if scored else None
 
     @property
-    def greedy(self) -> "System | None":
+    def greedy(self) -> "ComparedSystem | None":
         """The system by its greedy translations; None where some cannot be counted, or no others were made."""
         scored = self.greedy_scores
         if scored is None:
@@ -85,8 +87,8 @@ class System:
 class Pair:
     """A system and what it is tested against."""
 
-    system: System
-    other: System
+    system: ComparedSystem
+    other: ComparedSystem
 
     @property
     def single(self) -> bool:
@@ -154,7 +156,7 @@ def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
     ]
 
 
-def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> list[Pair]:
+def pairs_of(systems: Sequence[ComparedSystem], runs: RunSet, remarks: list[str]) -> list[Pair]:
     """Who is tested against whom: all against the baseline (else the first), or each against its twin; each against
     each where they are few."""
     if len(systems) < 2:
@@ -171,25 +173,28 @@ def pairs_of(systems: Sequence[System], runs: RunSet, remarks: list[str]) -> lis
     return [Pair(by_group[group], by_group[other]) for group, other in runs.against(list(by_group)).items()]
 
 
-def bootstrap_columns(unit: str) -> list[Column]:
-    columns = [Column("seeds"), Column("seeds (against)")]
-    columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
-    return [*columns, Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
-
-
-def bootstrap_rows(
+def bootstrap_table(
+    name: str,
     pairs: Sequence[Pair],
-    sampled: Mapping[int, testing.Resampled],
-    scores: Sequence[tuple[Sequence[float], Sequence[float]]],
+    resample: Callable[[ComparedSystem, int], testing.Resampled],
+    scores: Sides,
+    *,
+    unit: str,
     digits: int,
     notes: Callable[[Pair], Sequence[str]] = lambda _: (),
-) -> list[list[Cell]]:
-    """The paired bootstrap of each pair, corrected over all, and whether the scores of its seeds agree. `sampled`: by
-    the `id` of a system. `notes`: on a pair's difference."""
-    form = f"+.{digits}f"
+    **words: Any,
+) -> Table:
+    """The paired bootstrap of each pair, corrected over all rows, and whether the scores of its seeds agree.
+
+    `resample` gives a system's figure in that many resamples, `notes` what is said of a pair's difference. `words` are
+    for the caption, and what else `pair_table` takes.
+    """
+    number, form = _num_resamples(pairs), f"+.{digits}f"
+    systems = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
+    sampled = {key: resample(system, number) for key, system in systems.items()}
     found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
     corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(scores)
-    return [
+    rows = [
         [
             *name_cells(pair),
             *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
@@ -201,15 +206,36 @@ def bootstrap_rows(
         ]
         for pair, one, p, seeds in zip(pairs, found, corrected, by_seeds, strict=True)
     ]
+    columns = [Column("seeds"), Column("seeds (against)")]
+    columns += [Column(name, unit) for name in ("difference", "95 % from", "to")]
+    columns += [Column("p"), Column("p (Holm)"), Column("seeds agree", numeric=False)]
+    words |= {"number": number, "seed": testing.SEED, "least": 2 / (number + 1), "holm": holm_words(len(pairs))}
+    return pair_table(name, columns, rows, unit=unit, **words)
 
 
-def seed_columns(unit: str) -> list[Column]:
+def seeds_table(
+    name: str,
+    pairs: Sequence[Pair],
+    scores: Sides,
+    *,
+    unit: str,
+    digits: int,
+    notes: Callable[[Pair], Sequence[str]] = lambda _: (),
+    **words: Any,
+) -> Table:
+    """Spread over the seeds of each pair, and Welch's interval of the difference; as `bootstrap_table`."""
+    found = of_seeds(scores)
+    rows = [
+        [*name_cells(pair), *_seed_cells(*sides, one, digits, notes=notes(pair))]
+        for pair, sides, one in zip(pairs, scores, found, strict=True)
+    ]
     columns = [Column(name, unit) for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
-    return [*columns, Column("p"), Column("p (Holm)")]
+    columns += [Column("p"), Column("p (Holm)")]
+    return pair_table(name, columns, rows, unit=unit, holm=_holm_words_of_seeds(found), **words)
 
 
-def seed_cells(
-    values: Sequence[float], others: Sequence[float], found: "OfSeeds | None", digits: int, notes: Sequence[str] = ()
+def _seed_cells(
+    values: Sequence[float], others: Sequence[float], found: "OfSeeds | None", digits: int, notes: Sequence[str]
 ) -> list[Cell]:
     """Both means, the difference, and Welch's interval and p of it."""
     form = f"+.{digits}f"
@@ -230,8 +256,8 @@ class OfSeeds:
     """Corrected for the number of comparisons."""
 
 
-def of_seeds(sides: Sequence[tuple[Sequence[float], Sequence[float]]]) -> list[OfSeeds | None]:
-    """Of each pair of systems' scores, corrected over all of them (Holm); None where seeds give no interval."""
+def of_seeds(sides: Sides) -> list[OfSeeds | None]:
+    """Welch's interval of each pair's scores, corrected over all pairs (Holm); None where seeds give no interval."""
     found = [testing.welch(*side) for side in sides]
     corrected = iter(testing.holm([one.p for one in found if one is not None]))
     return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
@@ -253,8 +279,8 @@ def holm_words(number: int) -> str:
     return f" p (Holm) is corrected for the {number} comparisons of this table (Holm 1979)."
 
 
-def holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
-    """The same of tests over seeds; of pairs without an interval there is nothing to correct."""
+def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
+    """What `holm_words` says, of tests over seeds: pairs without an interval need no correction."""
     number = sum(one is not None for one in found)
     if not number and len(found) > 1:
         return " No comparison has an interval: nothing to correct for."
@@ -286,6 +312,6 @@ def agree_cell(found: OfSeeds | None, value: float) -> Cell:
     return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
 
 
-def num_resamples(pairs: Sequence[Pair]) -> int:
+def _num_resamples(pairs: Sequence[Pair]) -> int:
     """How many resamples a table of these pairs rests on."""
     return max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))

@@ -7,12 +7,11 @@ nothing, those that something of ours fits.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from repose.grids.published import Curve, Paper, Scalar, System, load
-from repose.grids.published import Table as PublishedTable
+from repose.grids.published import Curve, Paper, PrintedEntry, PrintedSystem, PrintedTable, Scalar, load
 from repose.model.architecture import Architecture
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.comparison import Comparison, Entry, printed, size_difference, tokenizer_difference, words
+from repose.report.comparison import Comparison, printed, size_difference, tokenizer_difference, words
 from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import (
     NONE,
@@ -37,7 +36,7 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     if not runs.runs:
         return (), ()
     comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))
-    listed: list[Entry] = [*published.tables, *published.curves, *published.scalars]
+    listed: list[PrintedEntry] = [*published.tables, *published.curves, *published.scalars]
     entries = {entry.id: entry for entry in listed}
     problems = [
         f"published: {unknown('entry', name, list(entries))}." for name in runs.published if name not in entries
@@ -47,11 +46,11 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     return tuple(table for table in tables if table is not None), tuple(problems)
 
 
-def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table | None]:
+def _requested(comparison: Comparison, entries: Sequence[PrintedEntry]) -> list[Table | None]:
     """What the grid names: tables one by one, curves and single numbers of a paper together."""
     tables: list[Table | None] = []
     for entry in entries:
-        if isinstance(entry, PublishedTable):
+        if isinstance(entry, PrintedTable):
             tables.append(_LAYOUTS.get(entry.id, _as_printed)(comparison, entry))
         elif isinstance(entry, Scalar) and entry.id == WEIGHT:
             tables.append(_weights_table(comparison, entry))
@@ -65,7 +64,7 @@ def _requested(comparison: Comparison, entries: Sequence[Entry]) -> list[Table |
 def _fitting(comparison: Comparison) -> list[Table | None]:
     published = comparison.published
     tables = [
-        _LAYOUTS[name](comparison, published.find(PublishedTable, name))
+        _LAYOUTS[name](comparison, published.find(PrintedTable, name))
         for name in ("reinforced/table-1", "enhanced/table-1", "enhanced/table-2")
     ]
     if comparison.group("baseline") and comparison.groups(*PROPOSED):
@@ -76,7 +75,7 @@ def _fitting(comparison: Comparison) -> list[Table | None]:
     return [*tables, _weights_table(comparison, published.find(Scalar, WEIGHT))]
 
 
-def _as_printed(comparison: Comparison, entry: PublishedTable) -> Table:
+def _as_printed(comparison: Comparison, entry: PrintedTable) -> Table:
     """A printed table as it is: nothing here stands beside it."""
     notes = comparison.protocol(entry)
     rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
@@ -97,7 +96,7 @@ def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
         if entry.deviation is not None:
             theirs = replace(theirs, text=f"{theirs.text} ± {entry.deviation:,.2f}", deviation=entry.deviation)
         group, here = ours.get(entry.id, (NONE, Cell(NONE)))
-        label = comparison.published.find(System, entry.system).label
+        label = comparison.published.find(PrintedSystem, entry.system).label
         rows.append([Cell(words(entry.metric)), Cell(label), theirs, Cell(group), here, Cell(entry.unit)])
     paper = comparison.published.find(Paper, entries[0].paper)
     columns = [
@@ -126,7 +125,7 @@ _CAUSAL = (
 _LOOKS_AHEAD = "Looks ahead, as the paper's model must have done: these losses measure nothing."
 
 
-def _reinforced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | None:
+def _reinforced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | None:
     """Losses, epochs and seconds by corpus: as printed, and with each of our models in the proposed one's place.
 
     None where nothing of ours fits and the table was not requested.
@@ -302,8 +301,8 @@ _LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja",
 _MANY_VALIDATIONS = 20
 _FREE = Figure(
     "BLEU",
-    lambda run: figures.score(run, figures.beam(run) or "greedy", "bleu"),
-    kind=lambda run: figures.kind_of_score(run, figures.beam(run) or "greedy", "bleu"),
+    lambda run: figures.score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
+    kind=lambda run: figures.kind_of_score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
 )
 """Of the beam, or greedy where there is none, on the test set."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
@@ -319,7 +318,7 @@ def _over_validations(run: ReportRun) -> float | None:
     return float(found["bleu"]["mean"])
 
 
-def _enhanced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | None:
+def _enhanced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | None:
     """BLEU by system, and how much better than the original each is."""
     corpus = comparison.corpus_of(("de", "en"))
     ours = {
@@ -348,7 +347,7 @@ def _enhanced_table_1(comparison: Comparison, entry: PublishedTable) -> Table | 
     return comparison.table(entry, columns, rows, corpus=corpus)
 
 
-def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | None:
+def _enhanced_table_2(comparison: Comparison, entry: PrintedTable) -> Table | None:
     """BLEU of the original and of the Enhanced Transformer by direction."""
     groups = (comparison.group("original"), comparison.group("enhanced"))
     pairs = {comparison.languages(corpus): corpus for corpus in reversed(comparison.runs.corpora)}
@@ -378,7 +377,7 @@ def _enhanced_table_2(comparison: Comparison, entry: PublishedTable) -> Table | 
     return comparison.table(entry, columns, rows)
 
 
-def _enhanced_comparisons(comparison: Comparison, entry: PublishedTable) -> Table | None:
+def _enhanced_comparisons(comparison: Comparison, entry: PrintedTable) -> Table | None:
     """By how many per cent the Enhanced Transformer is better than each other system."""
     corpus = comparison.corpus_of(("de", "en"))
     systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
@@ -456,7 +455,7 @@ def _gain(name: str) -> Column:
     return Column(f"gain, {name}", "%")
 
 
-_LAYOUTS: Mapping[str, Callable[[Comparison, PublishedTable], Table | None]] = {
+_LAYOUTS: Mapping[str, Callable[[Comparison, PrintedTable], Table | None]] = {
     "reinforced/table-1": _reinforced_table_1,
     "enhanced/table-1": _enhanced_table_1,
     "enhanced/table-2": _enhanced_table_2,

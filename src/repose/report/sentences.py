@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from repose.report.collect import RunSet
 from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
-from repose.report.pairs import Remarks, System
+from repose.report.pairs import ComparedSystem, Remarks
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
@@ -17,7 +17,7 @@ EACH_WAY, SAMPLES = 5, 20
 
 
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
-    """For each corpus of which the grid names lines: source, reference, and the translation of each system's first
+    """The lines of each corpus that the grid names: source, reference, and the translation of each system's first
     finished run. What is missing is said under the table."""
     tables = []
     for corpus, lines in runs.translations.sentences.items():
@@ -57,8 +57,8 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
 
 
 def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
-    """For each corpus with one system: sentences from all over the test set, their references, and what its first
-    finished run translated. None where the grid names lines, or texts or translations are missing."""
+    """Sentences from all over the test set of each corpus with one system, their references, and what its first
+    finished run translated; none where the grid names lines, or texts or translations are missing."""
     runs = runs.translations
     tables = []
     for corpus in runs.corpora:
@@ -82,7 +82,7 @@ def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
 
 
 def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceComparison, ...]:
-    """For each corpus, the sentences that tell two systems apart: up to `number` where one is better, then the other.
+    """The sentences of each corpus that tell two systems apart: up to `number` where one is better, then the other.
 
     The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
     chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed
@@ -101,7 +101,7 @@ def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceCompa
     return tuple(found)
 
 
-def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, System] | None:
+def _pair(systems: Sequence[ComparedSystem], baseline: str | None) -> tuple[ComparedSystem, ComparedSystem] | None:
     if len(systems) < 2:
         return None
     first = next((system for system in systems if system.group == baseline), systems[0])
@@ -109,9 +109,9 @@ def _pair(systems: Sequence[System], baseline: str | None) -> tuple[System, Syst
     return first, max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
 
 
-def _compared(pair: tuple[System, System], name: str, number: int) -> SentenceComparison:
+def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: int) -> SentenceComparison:
     corpus = pair[0].runs[0].experiment.corpus
-    seeds = [np.array([one.of_sentences("chrf") for one in system.statistics]) for system in pair]
+    seeds = [np.array([one.sentence_chrf() for one in system.statistics]) for system in pair]
     try:
         sources, references = texts_of(pair[0].runs[0])
         hypotheses = [[hypotheses_of(run) for run in system.runs] for system in pair]
@@ -158,11 +158,11 @@ def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]
     return chosen
 
 
-def _names(pair: tuple[System, System]) -> str:
+def _names(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
     return " and ".join(system.group for system in pair)
 
 
-def _caption(pair: tuple[System, System], number: int) -> str:
+def _caption(pair: tuple[ComparedSystem, ComparedSystem], number: int) -> str:
     first, second = (system.group for system in pair)
     many = max(len(system.runs) for system in pair) > 1
     over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""

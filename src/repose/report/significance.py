@@ -14,25 +14,22 @@ from repose.report.content import Column, Table
 from repose.report.figures import kind_of_score
 from repose.report.pairs import (
     GREEDY,
+    ComparedSystem,
     Pair,
     Remarks,
-    System,
-    bootstrap_columns,
-    bootstrap_rows,
+    Sides,
+    bootstrap_table,
     check_comparable,
     check_number,
     holm_words,
-    holm_words_of_seeds,
     left_out,
     name_cells,
-    num_resamples,
     number_cell,
     of_seeds,
     p_cell,
     pair_table,
     pairs_of,
-    seed_cells,
-    seed_columns,
+    seeds_table,
     small_sets,
     usual_of,
     usual_run,
@@ -47,7 +44,7 @@ DEAD = 1.0
 _NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
 
 
-def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
+def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSystem]:
     """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
     usual = usual_run(runs, corpus, _way)
     found: list[tuple[ReportRun, SentenceStatistics | None]] = []
@@ -74,7 +71,7 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[System]:
     remarks.of_scores += left_out(unlike)
     remarks.of_texts += left_out(uncounted)
     return [
-        System(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
+        ComparedSystem(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
         for group, of_group in kept.items()
     ]
 
@@ -167,49 +164,46 @@ def _greedy(pairs: Sequence[Pair]) -> list[Pair]:
     return _paired([(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs])
 
 
-def _paired(found: Sequence[tuple[System | None, System | None]]) -> list[Pair]:
+def _paired(found: Sequence[tuple[ComparedSystem | None, ComparedSystem | None]]) -> list[Pair]:
     """Those of which there are both."""
     return [Pair(system, other) for system, other in found if system is not None and other is not None]
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:
-    """The paired bootstrap, corrected over all rows."""
-    unit, number = UNITS[metric], num_resamples(pairs)
-    sampled: dict[int, testing.Resampled] = {}
-    for system in {id(one): one for pair in pairs for one in (pair.system, pair.other)}.values():
-        sampled[id(system)] = testing.resample(system.statistics, metric, num_resamples=number)
-    scores = [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
-    rows = bootstrap_rows(pairs, sampled, scores, 2, notes=_notes)
-    name = name or ("significance" if metric == "bleu" else f"significance-{metric}")
-    like, least = "significance" if pairs else "significance-of-none", 2 / (number + 1)
+    """The paired bootstrap over test sentences."""
     greedy = bool(pairs and pairs[0].system.decoding)
-    words = {
-        "of": " of greedy translations" * greedy,
-        "how": "greedy translations" if greedy else "translations with each run's own beam",
-        "unit": unit,
-        "number": number,
-        "seed": testing.SEED,
-        "least": least,
-        "holm": holm_words(len(pairs)),
-    }
-    return pair_table(name, bootstrap_columns(unit), rows, like=like, remarks=remarks, **words)
+    return bootstrap_table(
+        name or ("significance" if metric == "bleu" else f"significance-{metric}"),
+        pairs,
+        lambda system, number: testing.resample(system.statistics, metric, num_resamples=number),
+        _sides(pairs, metric),
+        unit=UNITS[metric],
+        digits=2,
+        notes=_notes,
+        like="significance" if pairs else "significance-of-none",
+        remarks=remarks,
+        of=" of greedy translations" * greedy,
+        how="greedy translations" if greedy else "translations with each run's own beam",
+    )
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = "bleu") -> Table:
-    """Spread over seeds, and Welch's interval of the difference."""
-    sides, unit = _sides(pairs, metric), UNITS[metric]
-    found = of_seeds(sides)
-    rows = [
-        [*name_cells(pair), *seed_cells(*side, one, 2, notes=_notes(pair))]
-        for pair, side, one in zip(pairs, sides, found, strict=True)
-    ]
+    """Differences over seeds."""
     greedy = bool(pairs[0].system.decoding)
-    name = "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}"
-    words = {"unit": unit, "of": " of greedy translations" * greedy, "holm": holm_words_of_seeds(found)}
-    return pair_table(name, seed_columns(unit), rows, like="seeds", remarks=remarks, **words)
+    return seeds_table(
+        "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}",
+        pairs,
+        _sides(pairs, metric),
+        unit=UNITS[metric],
+        digits=2,
+        notes=_notes,
+        like="seeds",
+        remarks=remarks,
+        of=" of greedy translations" * greedy,
+    )
 
 
-def _sides(pairs: Sequence[Pair], metric: Metric) -> list[tuple[list[float], list[float]]]:
+def _sides(pairs: Sequence[Pair], metric: Metric) -> Sides:
     """The seeds of either system."""
     return [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
 

@@ -12,22 +12,15 @@ from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
 from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
+    ComparedSystem,
     Pair,
-    System,
-    bootstrap_columns,
-    bootstrap_rows,
+    Sides,
+    bootstrap_table,
     check_comparable,
     check_number,
-    holm_words,
-    holm_words_of_seeds,
     left_out,
-    name_cells,
-    num_resamples,
-    of_seeds,
-    pair_table,
     pairs_of,
-    seed_cells,
-    seed_columns,
+    seeds_table,
     small_sets,
     usual_of,
     usual_run,
@@ -40,7 +33,7 @@ _SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are n
 
 
 class TaskFigure(NamedTuple):
-    """By what systems are compared whose task is not translation."""
+    """The figure by which systems of another task than translation are compared."""
 
     name: str
     unit: str
@@ -74,13 +67,18 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
 
 
 def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
-    sides = _sides(pairs, figure)
-    found = of_seeds(sides)
-    rows = [
-        [*name_cells(pair), *seed_cells(*side, one, 3)] for pair, side, one in zip(pairs, sides, found, strict=True)
-    ]
-    words = {"task": task.replace("_", " "), "figure": figure.called, "holm": holm_words_of_seeds(found)}
-    return pair_table(f"seeds-{task}", seed_columns(figure.unit), rows, like="seeds-of-task", remarks=remarks, **words)
+    """Differences over seeds."""
+    return seeds_table(
+        f"seeds-{task}",
+        pairs,
+        _sides(pairs, figure),
+        unit=figure.unit,
+        digits=3,
+        like="seeds-of-task",
+        remarks=remarks,
+        task=task.replace("_", " "),
+        figure=figure.called,
+    )
 
 
 _Counts = dict[Path, RatioStatistics]
@@ -91,26 +89,24 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
     """The paired bootstrap over sentences or documents."""
     pairs, counts = found
 
-    def of(system: System) -> list[RatioStatistics]:
+    def of(system: ComparedSystem) -> list[RatioStatistics]:
         return [counts[run.folder] for run in system.runs]
 
     units = of(pairs[0].system)[0].units
     small = small_sets({pair.system.corpus: len(of(pair.system)[0]) for pair in pairs}, units)
-    number = num_resamples(pairs)
-    used = {id(system): system for pair in pairs for system in (pair.system, pair.other)}
-    sampled = {key: testing.resample_ratio(of(system), num_resamples=number) for key, system in used.items()}
-    rows = bootstrap_rows(pairs, sampled, _sides(pairs, figure), 3)
-    words = {
-        "task": task.replace("_", " "),
-        "figure": figure.called,
-        "units": units,
-        "number": number,
-        "seed": testing.SEED,
-        "least": 2 / (number + 1),
-        "holm": holm_words(len(pairs)),
-    }
-    columns, like = bootstrap_columns(figure.unit), "significance-of-task"
-    return pair_table(f"significance-{task}", columns, rows, like=like, remarks=[*remarks, *small], **words)
+    return bootstrap_table(
+        f"significance-{task}",
+        pairs,
+        lambda system, number: testing.resample_ratio(of(system), num_resamples=number),
+        _sides(pairs, figure),
+        unit=figure.unit,
+        digits=3,
+        like="significance-of-task",
+        remarks=[*remarks, *small],
+        task=task.replace("_", " "),
+        figure=figure.called,
+        units=units,
+    )
 
 
 def _counted(
@@ -159,18 +155,18 @@ def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
     return found
 
 
-def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> list[tuple[list[float], list[float]]]:
+def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> Sides:
     """The figure of the seeds of either system."""
     return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
 
 
-def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[System]:
+def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[ComparedSystem]:
     """The systems that can be tested by a figure."""
 
     def way(run: ReportRun) -> tuple[object, str]:
         return scored_on(run), run.config.digests.get("tgt", "") if "token" in figure.unit else ""
 
-    usual, systems, unlike = usual_run(part, corpus, way), list[System](), dict[str, list[str]]()
+    usual, systems, unlike = usual_run(part, corpus, way), list[ComparedSystem](), dict[str, list[str]]()
     for group in part.groups:
         kept = []
         for run in part.done(group, corpus):
@@ -193,12 +189,12 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
             else:
                 kept.append(run)
         if kept:
-            systems.append(System(group, corpus, tuple(kept), (None,) * len(kept)))
+            systems.append(ComparedSystem(group, corpus, tuple(kept), (None,) * len(kept)))
     remarks += left_out(unlike)
     return systems
 
 
-def _figures(system: System, name: str) -> list[float]:
+def _figures(system: ComparedSystem, name: str) -> list[float]:
     return [value for run in system.runs if (value := task_figure(run, name)) is not None]
 
 

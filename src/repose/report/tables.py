@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
-from repose.report.corpora import set_of
+from repose.report.naming import set_of
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]
@@ -60,7 +60,7 @@ class Figure:
     """How it was measured in a run, and on what: values of two kinds cannot be compared."""
 
     def kinds(self, rows: "Sequence[Row]") -> set[object]:
-        """Those of the rows' runs that have the figure."""
+        """The kinds of those of the rows' runs that have the figure."""
         return {self.kind(run) for row in rows for run in row.runs if self.of(run) is not None}
 
 

@@ -38,17 +38,17 @@ _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 def beam_name(runs: Sequence[ReportRun]) -> str:
     """ "beam 4", or "beam" where widths differ."""
-    names = {name for run in runs if (name := figures.beam(run)) is not None}
+    names = {name for run in runs if (name := figures.beam_decoding_name(run)) is not None}
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
 def free_running(decoding: str | None, metric: str) -> Of:
-    """A score of translations from START; `decoding` None: with the `beam`."""
+    """A score of translations from START; `decoding` None: with a beam."""
     return lambda run: figures.score(run, decoding, metric)
 
 
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
-    """That score as a figure, by which systems are compared that were scored alike and on one set."""
+    """A score of translations as a figure, by which systems are compared that were scored alike and on one set."""
     return quality(name, free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric))
 
 

@@ -1,10 +1,15 @@
-"""With which settings the runs of a report were made: what all have in common, and what each system has of its own."""
+"""With which settings the runs of a report were made: what all have in common, and what each system has of its own.
+
+And what was found in their corpora.
+"""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TypeAlias
 
 from repose.config.run_id import measuring
+from repose.data import advice
+from repose.data.findings import Finding, known
 from repose.model.architecture import DROPOUTS
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
@@ -56,6 +61,19 @@ def settings_table(runs: RunSet) -> Table:
         )
     columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
     return captioned("settings", columns, [[Cell(text) for text in line] for line in lines])
+
+
+def check_table(runs: RunSet) -> Table | None:
+    """What was found in each corpus before it was trained on; None where nothing was."""
+    found: dict[tuple[str, Finding], None] = {}
+    for run in runs.runs:
+        data = run.records.data
+        found |= dict.fromkeys((run.corpus, one) for one in known(data.findings if data else ()))
+    if not found:
+        return None
+    columns = [Column(name, numeric=False) for name in ("corpus", "found", "where")]
+    rows = [(Cell(corpus), Cell(advice.what(one)), Cell(advice.where(one))) for corpus, one in found]
+    return captioned("corpus-check", columns, rows)
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:

@@ -26,7 +26,7 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
-from repose.report.figures import beam, number_of, scored_with
+from repose.report.figures import beam_decoding_name, number_of, scored_with
 from repose.runs.folder import SCORED_SPLITS, RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData, text_of
@@ -35,9 +35,9 @@ _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are
 
 
 def decoding_of(run: ReportRun) -> str:
-    """The decoding that a finished run is compared by: that of its own beam size, such as "beam4"; else its `beam`."""
+    """Name of the decoding that a finished run is compared by: with its own beam size, as "beam4", or else any beam."""
     own, decoded = decoding_name(run.experiment.decoding.beam_size), _decoded(run)
-    return next((name for name in (own, beam(run)) if name in decoded), list(decoded)[-1])
+    return next((name for name in (own, beam_decoding_name(run)) if name in decoded), list(decoded)[-1])
 
 
 def settings_of(run: ReportRun) -> dict[str, str]:
@@ -126,7 +126,7 @@ def _is_score(score: Any) -> bool:
 
 
 def _prepared(run: ReportRun) -> CorpusData:
-    data = CorpusData(corpora.prepared_home() / run.config.data, ())
+    data = CorpusData(corpora.prepared_home() / run.config.data)
     if not data.has_text(run.split) and run.split in SCORED_SPLITS:
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
@@ -182,12 +182,12 @@ def _elsewhere(run: ReportRun) -> Experiment | None:
 
 def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[str], list[str]]:
     """Of the prepared corpus, or of a further set that was published with it."""
-    return CorpusData(data, ()).text(split) if elsewhere is None else text_of(elsewhere, split)
+    return CorpusData(data).text(split) if elsewhere is None else text_of(elsewhere, split)
 
 
 @lru_cache(maxsize=16)
 def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None, tagged: bool) -> SourceLengths:
-    data = CorpusData(folder, ())
+    data = CorpusData(folder)
     sources, _ = _texts(folder, split, elsewhere)
     ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
     return SourceLengths(

@@ -53,7 +53,7 @@ def train(
     so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. `stop_after` so many updates returns instead, with
     `outcome.status` "stopped" and without scores.
 
-    Raises ConfigError for settings that cannot be used and where `out` holds something that is no run, DataError for
+    Raises ConfigError for settings that cannot be used and where `out` holds something other than a run, DataError for
     files, and CheckpointError where `out` holds another run.
     """
     folder = Path(out)

@@ -47,7 +47,7 @@ OTHER_CODE = "before repose/model or repose/training was changed: another --out 
 LEAVE_OUT = "leave this run out"
 """What to do about a run whose records cannot be used, for who reads several."""
 TRAIN_ANEW = "train in a new run directory"
-"""The same for who trains in it."""
+"""What to do about such a run, for who trains in it."""
 
 
 def model_code() -> str:
@@ -62,7 +62,7 @@ class RunConfig:
     run_id: str
     experiment: Experiment
     digests: Mapping[str, str]
-    """Of what the run reads: training and validation data, tokenizers, initial weights."""
+    """Digests of what the run reads: training and validation data, tokenizers, initial weights."""
     data: str
     """Name of the prepared corpus's folder in the cache."""
     report: tuple[str, ...]
@@ -113,7 +113,7 @@ class RunFolder:
         """Held while a process trains here, which is named in it."""
 
     def other_file(self) -> str | None:
-        """The name of something here that no run writes, where there is no run; None where there is nothing such."""
+        """The name of something here that no run writes, where there is no run; None where all is a run's."""
         if self.config_file.exists() or not self.path.is_dir():
             return None
         own = {path.name for path in (self.metrics_file, self.log_file, self.tensorboard, self.hypotheses_folder)}

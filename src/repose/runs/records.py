@@ -111,7 +111,7 @@ class EndRecord:
     update: int
     """Optimizer steps taken."""
     epoch: int
-    """That of the last update, from 1."""
+    """The epoch of the last update, from 1."""
     seconds: float
     """Wall-clock time of the training, summed over resumes."""
     at: str
@@ -145,9 +145,9 @@ class Records:
     training: tuple[Record, ...]
     """Figures in the order of the training: of some updates, of each epoch, of each validation."""
     data: DataRecord | None = None
-    """None for runs of earlier versions whose config.json does not say it either."""
+    """What is trained on; None for runs of earlier versions whose config.json does not say it either."""
     end: EndRecord | None = None
-    """None while the training goes on, and where it was killed."""
+    """How the training ended; None while it goes on, and where it was killed."""
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
         """The training's records of one kind: "train", "epoch", "valid" or "model"."""
@@ -155,7 +155,7 @@ class Records:
 
     @property
     def status(self) -> RunStatus:
-        """Of the training; it says nothing about scores."""
+        """How far the training is, which says nothing about scores."""
         return RunStatus.UNFINISHED if self.end is None else self.end.status
 
 

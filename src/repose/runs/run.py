@@ -2,36 +2,29 @@
 
 import hashlib
 import json
-import platform
-import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy
-import tokenizers
-import torch
-
-from repose._version import __version__
-from repose.config.experiment import Experiment, TokenizerConfig
-from repose.config.run_id import MEASURING, differing_settings, run_id, setting
+from repose.config.experiment import Experiment
+from repose.config.run_id import run_id
 from repose.data.language import UNKNOWN
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder, model_code
+from repose.runs.claim import claim
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder
 from repose.runs.records import EndReason, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import ConfigError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.system.terminal import Say
 from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus
-from repose.tasks.corpus_files import is_pretokenized, languages_of, with_languages
+from repose.tasks.corpus_files import languages_of, with_languages
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind
@@ -39,9 +32,6 @@ from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import read_whole
 from repose.training.run import check_stop_after, train
-
-MOST_DIFFERENCES = 5
-"""Settings that a sentence names."""
 
 
 @dataclass(frozen=True)
@@ -145,12 +135,19 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     get_task(experiment.training.task).check_sets(experiment, data)
     digests, table = digests_of(experiment, data), _position_table(experiment)
     identity = run_id(experiment, digests)
-    _claim(folder, experiment, identity, digests, data, table)
+    claim(folder, experiment, identity, digests, data, lambda config: _check_initial_weights(config, data, table))
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
     return data, table, identity
+
+
+def _check_initial_weights(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:
+    """Raises where the training cannot begin with the model of its `init_from`."""
+    training = config.experiment.training
+    if training.init_from is not None:
+        get_task(training.task).start_of(_job(config, data, table))
 
 
 def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
@@ -216,153 +213,6 @@ def _position_table(experiment: Experiment) -> PositionTable | None:
             "remove one of the two settings"
         )
     return default_table() if path is None else read_table(Path(path))
-
-
-def _claim(
-    folder: Path,
-    experiment: Experiment,
-    identity: str,
-    digests: Mapping[str, str],
-    data: CorpusData,
-    table: PositionTable | None,
-) -> None:
-    """Writes config.json, or makes sure that the one there is of this run. A training that cannot begin with its
-    `init_from` writes none, which would stand in the way of the right one."""
-    run = RunFolder(folder)
-    if run.config_file.exists():
-        theirs = run.config()
-        if theirs.run_id != identity:
-            raise CheckpointError(_holds_another(folder, theirs, experiment, identity, digests))
-        same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
-        if theirs.experiment.decoding != experiment.decoding or not same_test:
-            raise CheckpointError(
-                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
-                "another --out, name what it was begun with, or measure it with `repose evaluate`"
-            )
-        if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
-            name, was, now = otherwise
-            raise CheckpointError(
-                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another --out, or that value"
-            )
-        return
-    if (held := run.other_run(identity, by_scores=True)) is not None:
-        raise CheckpointError(
-            f"{folder} has no {run.config_file.name}, but holds what run {held} trained, and these settings and data "
-            f"make run {identity}: choose another --out, or the settings of that run"
-        )
-    versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
-    versions = {"repose": __version__, **versions, "python": platform.python_version(), "code": model_code()}
-    config = RunConfig(
-        run_id=identity,
-        experiment=experiment,
-        digests=digests,
-        data=data.folder.name,
-        report=tuple(data.report),
-        versions=versions,
-        test=data.test_digest,
-    )
-    if experiment.training.init_from is not None:
-        get_task(experiment.training.task).start_of(_job(config, data, table))
-    if not run.write_new_config(config):  # another process was first
-        _claim(folder, experiment, identity, digests, data, table)
-
-
-def _holds_another(
-    folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
-) -> str:
-    """The sentence about a folder that holds another run than the one that is asked for."""
-    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {shlex.quote(str(folder))}"
-    same_data = not _differing_data(theirs, digests)
-    if same_data and settings == {"training.max_hours"}:
-        hours = (of.training.max_hours for of in (theirs.experiment, experiment))
-        was, now = ("without --minutes" if of is None else f"with --minutes {60 * of:.4g}" for of in hours)
-        return (
-            f"{folder} was begun {was}, not {now}: a limit of time is part of a training, since its learning rate "
-            "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
-            f"another --out and {further}"
-        )
-    same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
-    files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
-    if not settings and files and same_version and _reads_other_pairs(theirs, digests):
-        return (
-            f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
-            "resume it, or begin anew with another --out"
-        )
-    return (
-        f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
-        f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
-    ) + f"; to train its weights further, give {further} and another --out" * (
-        same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains
-    )
-
-
-def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
-    """Settings that are in no run's id, since they only decide how a training is measured and what its model says of
-    itself, and that differ: their names, and both values."""
-    both = theirs, experiment
-    told = [(*languages_of(one.corpus), is_pretokenized(one.corpus)) for one in both]
-    names = ["corpus.src_lang", "corpus.tgt_lang", "corpus.pretokenized", *(f"training.{name}" for name in MEASURING)]
-    values = [
-        (*of_corpus, *(getattr(one.training, name) for name in MEASURING))
-        for one, of_corpus in zip(both, told, strict=True)
-    ]
-    for name, was, now in zip(names, *values, strict=True):
-        if was != now:
-            yield name, was, now
-
-
-def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
-    """What makes another run of one, in words: the settings, and whether other data is read."""
-    settings = list(_differing_settings(theirs, experiment).values())
-    if len(settings) > MOST_DIFFERENCES:
-        settings[MOST_DIFFERENCES:] = [f"and {len(settings) - MOST_DIFFERENCES} more"]
-    return ", ".join([*settings, *_differing_data(theirs, digests)]) or "another version of repose"
-
-
-def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:
-    """The settings that make another run of one, by name, in words."""
-    by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # they are in the id by their files
-    by_content += ["training.init_from", "training.position_table"]
-    both = theirs.experiment, experiment
-    names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
-    names += differing_settings(*both)
-    found = {name: [_written(name, setting(one, name)) for one in both] for name in names}
-    return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
-
-
-def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
-    """Whether both name the same files, and split them alike."""
-    one, other = (replace(of.corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN) for of in (theirs, experiment))
-    return one == other
-
-
-def _reads_other_pairs(theirs: RunConfig, digests: Mapping[str, str]) -> bool:
-    return any(theirs.digests.get(name) != digests.get(name) for name in ("train", "valid"))
-
-
-def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
-    """What else it read that was another, in words."""
-    data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
-    others = dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
-    return [f"other {' and '.join(data)} data"] * bool(data) + list(others)
-
-
-_LENGTH = {"training.epochs", "training.updates", "training.max_hours", "training.patience"}
-_READ = {
-    "src": "another tokenizer",
-    "tgt": "another tokenizer",
-    "init_from": "other weights in training.init_from",
-    "position_table": "another position table",
-    "valid_text": "other validation text",
-}
-"""What a run reads beside its data, by the name of its digest."""
-
-
-def _written(name: str, value: object) -> str:
-    """A setting as a person reads it; hours as the option has them, too."""
-    if not isinstance(value, float):
-        return repr(value)
-    return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "training.max_hours" else "")
 
 
 def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> TrainingJob:

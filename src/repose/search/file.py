@@ -47,7 +47,7 @@ _LARGEST = sys.float_info.max
 _MOST_TRIED = 1000
 
 Value = str | int | float
-"""Of an axis: a label of a list, or a number of a range."""
+"""A value of an axis: a label of a list, or a number of a range."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Range:
     """Numbers between two, both included."""
 
     name: str
-    """Its setting's, without the section where that is plain."""
+    """The name of its setting, without the section where that is plain."""
     setting: str
     """section.field"""
     low: int | float
@@ -86,7 +86,7 @@ class Search:
     objective: str
     """A key of `OBJECTIVES`."""
     seed: int
-    """Of what is drawn; the trainings' is `training.seed`."""
+    """Seed of what is drawn; the trainings' is `training.seed`."""
     base: Layer
     over: Layer
 
@@ -136,7 +136,7 @@ class Search:
         return next(self._standing())
 
     def examples(self) -> list[Experiment]:
-        """The same for each corpus that is searched. Raises ConfigError where no combination can stand."""
+        """Such a training for each corpus that is searched. Raises ConfigError where no combination can stand."""
         if "corpus" not in _sections(settings_of_axes(self.lists)):
             return [self.example()]
         found: dict[CorpusConfig, Experiment] = {}
@@ -162,7 +162,7 @@ class Search:
             raise refused[0]
 
     def overrides(self, values: Mapping[str, Value]) -> list[str]:
-        """The same settings as `--preset` and `--set` take them in a shell, whatever folder it is in."""
+        """The settings of these values as `--preset` and `--set` take them in a shell, whatever folder it is in."""
         words: list[str] = []
         for choice in self.choices(values):
             words += [] if choice.preset is None else [f"--preset {quote(choice.preset)}"]

@@ -29,18 +29,18 @@ class Trial:
     """Its run directory, in the search's folder."""
     settings: dict[str, str]
     overrides: list[str]
-    """The same for `repose train`."""
+    """The settings as options of `repose train`."""
     state: str
     """running (it can go on), stopped (at a rung), complete or failed."""
     rungs: dict[int, float]
     """Epochs to the objective's best figure so far."""
     verdict: Verdict | None
-    """Where it was stopped, how it stood."""
+    """How it stood where it was stopped."""
     message: str
     epochs: int
     updates: int
     seconds: float
-    """Of training, by the clock."""
+    """Seconds of training, by the clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Result:
     planned: int
     """Trials."""
     combinations: int | None
-    """Of all settings; None where ranges have no end of numbers."""
+    """Combinations of all settings; None where there are infinitely many."""
     trials: tuple[Trial, ...]
     spent: Cost
     in_full: Cost | None
@@ -75,14 +75,14 @@ class Result:
 
     @property
     def best(self) -> Trial | None:
-        """That of the best figure among those that were trained to the end."""
+        """The trial of the best figure among those that were trained to the end."""
         complete = [trial for trial in self.trials if trial.state == "complete"]
         sign = -1.0 if self.best_is_highest else 1.0
         return min(complete, key=lambda trial: sign * trial.rungs[self.rungs[-1]], default=None)
 
     @property
     def ranking(self) -> list[Trial]:
-        """Those that came further first, among equals the better."""
+        """The trials that came further first, among equals the better."""
         sign = -1.0 if self.best_is_highest else 1.0
         worst = float("inf")
         return sorted(
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def whole_space(self) -> Cost | None:
-        """What all combinations would have cost, by the mean of the trials; None where there is no end of them."""
+        """What all combinations would have cost, by the mean of the trials; None where there are infinitely many."""
         trained = sum(trial.epochs > 0 for trial in self.trials)
         if self.combinations is None or self.in_full is None:
             return None
@@ -215,7 +215,7 @@ def markdown(result: Result, folder: Path) -> str:
 
 
 def table(result: Result) -> "Table":
-    """The same for the terminal."""
+    """The trials as a table for the terminal."""
     columns, settings = _columns(result), len(result.trials[0].settings) if result.trials else 0
     figures = range(1 + settings, 1 + settings + len(result.rungs))
     right = [0, *figures, len(columns) - 2, len(columns) - 1]

@@ -39,7 +39,7 @@ class Verdict:
 
     epochs: int
     rank: int
-    """From 1, among those that had reached the rung."""
+    """Its place, from 1, among those that had reached the rung."""
     of: int
 
 

@@ -76,7 +76,7 @@ class CorpusData:
     """A prepared corpus."""
 
     folder: Path
-    report: tuple[str, ...]
+    report: tuple[str, ...] = ()
     """How it was prepared, in sentences for people."""
     checked: CorpusCheck | None = None
     """What a look at the files found, where the one in the folder was told other languages."""

@@ -26,7 +26,7 @@ from repose.evaluation.significance import (
 from repose.report import significance
 from repose.report.collect import ReportRun, read_runs
 from repose.report.content import Table
-from repose.report.corpora import _digest
+from repose.report.naming import _digest
 from repose.report.pairs import OfSeeds, agree_cell
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of, write_statistics

@@ -11,7 +11,7 @@ from repose.system.terminal import duration
 from repose.training.advice import LITTLE_GAIN, hardly_reads
 
 
-def last_words(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
+def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
     """Sentences about a finished run, whose model has these figures on its validation set."""
     run = RunFolder(folder)
     records, training = run.records(may_be_empty=True), run.config().experiment.training

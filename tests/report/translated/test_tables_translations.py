@@ -10,7 +10,7 @@ from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.collect import ReportRun
 from repose.report.content import Cell
-from repose.report.tables_lengths import length_tables
+from repose.report.tables_translations import length_tables
 from repose.report.translations import hypotheses_of, lengths_of
 from repose.system.errors import DataError
 
@@ -123,7 +123,7 @@ def test_many_runs_without_lengths_are_three_names_and_a_number(made: Any, monke
             raise DataError("its corpus is gone")
         return lengths_of(run)
 
-    monkeypatch.setattr("repose.report.tables_lengths.lengths_of", lengths)
+    monkeypatch.setattr("repose.report.tables_translations.lengths_of", lengths)
     (table,) = length_tables(made.runs())
     assert "Left out: tales-two-s0, tales-two-s1, tales-two-s2 and 2 more; its corpus is gone." in " ".join(table.keys)
 

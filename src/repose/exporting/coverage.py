@@ -1,9 +1,8 @@
-"""Which architectures a target can express: one function for each, and the table of docs/export.md made from them."""
+"""Which architectures CTranslate2 can express, and the table of docs/export.md about every target."""
 
 from collections.abc import Callable, Mapping
 
-from repose.graphs.coverage import SIZES_AND_TRAINING, not_listed
-from repose.graphs.coverage import why_not as graphs
+from repose.graphs import coverage as graphs
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 
@@ -29,7 +28,7 @@ EXPRESSED: Mapping[str, tuple[object, ...]] = {
 }
 """Axis to its values that `ctranslate2_spec.py` folds or that CTranslate2 has: a list of its own, so that a value that
 is new in the graphs is refused here until it is folded. A test compares each with the model."""
-ANY_VALUE = SIZES_AND_TRAINING | {"residual_weight", "norm_eps", "token_norm_eps"}
+ANY_VALUE = graphs.SIZES_AND_TRAINING | {"residual_weight", "norm_eps", "token_norm_eps"}
 """Fields of which it can express every value."""
 _OF_A_SENTENCE = "has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
 _OF_MORE = "normalises more than the tokens that CTranslate2 looks up"
@@ -53,9 +52,9 @@ _REASONS: Mapping[tuple[str, object], str] = {
 """Why a value cannot be expressed, for those that somebody has looked at."""
 
 
-def ctranslate2(architecture: Architecture) -> str | None:
+def why_not(architecture: Architecture) -> str | None:
     """Why CTranslate2 cannot compute what a model of this architecture does, axis by axis; None where it can."""
-    refused = not_listed(architecture, EXPRESSED, ANY_VALUE)
+    refused = graphs.not_listed(architecture, EXPRESSED, ANY_VALUE)
     return "; ".join(f"{name} = {value!r} {_reason(name, value)}" for name, value in refused) or None
 
 
@@ -65,15 +64,15 @@ def _reason(name: str, value: object) -> str:
     return _REASONS.get((name, value), "is not among what this export was written for")
 
 
-WHY_NOT: dict[str, WhyNot] = {"ctranslate2": ctranslate2, "onnx, web": graphs}
-"""Of each target."""
+WHY_NOT: dict[str, WhyNot] = {"ctranslate2": why_not, "onnx, web": graphs.why_not}
+"""Why each target cannot express an architecture, as a function of it."""
 
 
 def table() -> str:
     """Presets by targets as Markdown: yes, or the setting in the way."""
     rows = [["preset", *WHY_NOT], ["---"] * (1 + len(WHY_NOT))]
     for name, preset in PRESETS.items():
-        reasons = (why_not(preset.architecture) for why_not in WHY_NOT.values())
+        reasons = (reason_of(preset.architecture) for reason_of in WHY_NOT.values())
         rows.append([f"`{name}`", *("yes" if reason is None else f"no: {_short(reason)}" for reason in reasons)])
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 

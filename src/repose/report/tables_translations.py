@@ -1,24 +1,85 @@
-"""BLEU by the length of the source, as tables: does a system keep up on sentences longer than it was trained on?"""
+"""What translations are like beside their scores: how they end, and BLEU by the length of the source.
+
+By length: does a system keep up on sentences longer than it was trained on?
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
+from repose.report import figures
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table, slugs
-from repose.report.figures import kind_of_score
-from repose.report.tables import captioned, spread, spread_cell
+from repose.report.tables import Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
+from repose.report.tables_scores import beam_name
 from repose.report.translations import decoding_of, lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
+from repose.tasks.inflation import inflated
 
 _DIGITS = 1  # after the point of a score; the best is the best as it is shown
 _LONGER = "Longer than every source that any run of this system was trained on."
 _FEW = f"Fewer than {SMALL} sentences."
 _NOT_FAIR = "Its decoder looks ahead, or it failed the audit: never marked as the best."
+
+
+def endings_table(runs: RunSet) -> Table | None:
+    """Translations that are too short, did not end, or loop; None for runs of versions that did not count them."""
+    rows = [row for row in rows_of(runs.translations) if any(_counts(run, "greedy") for run in row.runs)]
+    if not rows:
+        return None
+    width = beam_name([run for row in rows for run in row.runs])
+    ways = (("greedy", "greedy"), (None, width))
+    shown = [
+        *(
+            Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, better="higher", kind=_kind(way))
+            for way, label in ways
+        ),
+        *(
+            Figure(f"{name}, {label}", _share(key, way), unit="%", digits=1, better="lower", kind=_kind(way))
+            for name, key in (("did not end", "unfinished"), ("loop", "looping"))
+            for way, label in ways
+        ),
+    ]
+    return figure_table(rows, shown, "endings")
+
+
+def _kind(decoding: str | None) -> Kind:
+    return lambda run: figures.kind_of_score(run, decoding, "bleu")
+
+
+def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:
+    """What was counted beside the scores of a decoding; `decoding` None: of the one with a beam."""
+    found = figures.decodings(run).get(decoding or figures.beam_decoding_name(run) or "", {})
+    return dict(found) if "looping" in found else {}
+
+
+def _brevity_penalty(decoding: str | None) -> Of:
+    return lambda run: _counts(run, decoding).get("bleu", {}).get("brevity_penalty")
+
+
+def _share(name: str, decoding: str | None) -> Of:
+    """Of the sentences, in percent."""
+
+    def share(run: ReportRun) -> float | None:
+        count = _counts(run, decoding).get(name)
+        return None if count is None or run.scores is None else 100 * count / run.scores["num_sentences"]
+
+    return share
+
+
+def inflated_scores(runs: RunSet) -> tuple[str, ...]:
+    """A warning for each corpus whose references are not as people write them."""
+    found = {
+        run.corpus: sentence
+        for run in runs.translations.runs
+        if run.scores is not None and (sentence := inflated(run.scores, figures=False))
+    }
+    return tuple(f"{corpus}: {sentence}." for corpus, sentence in found.items())
 
 
 @dataclass(frozen=True)
@@ -31,7 +92,7 @@ class _Measured:
 
 
 def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table, ...]:
-    """For each corpus, BLEU of every system in each part of the test set by length of the source.
+    """BLEU of every system in each part of the test set by length of the source, a table for each corpus.
 
     Lengths are tokens with START and END, as `training.max_src_tokens` counts them, where all systems share the source
     tokenizer; else words, as other tokenizers would sort the sentences otherwise. Among tokens, the longest source of
@@ -42,12 +103,12 @@ def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table,
     tables = []
     for corpus in runs.corpora:
         name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slugs(runs.corpora)[corpus]}"
-        table = _of_corpus(runs, corpus, name, edges)
+        table = _length_table(runs, corpus, name, edges)
         tables += [] if table is None else [table]
     return tuple(tables)
 
 
-def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Table | None:
+def _length_table(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Table | None:
     found, missing = _lengths(runs, corpus)
     if not found:
         return None
@@ -70,12 +131,12 @@ def _of_corpus(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Ta
     return captioned(
         name,
         [Column("system", numeric=False), *(Column(bucket.label) for bucket in buckets)],
-        [[Cell("test sentences"), *sizes], *_rows([group for group in groups if group], buckets, in_tokens)],
+        [[Cell("test sentences"), *sizes], *_length_rows([group for group in groups if group], buckets, in_tokens)],
         like="lengths",
         remarks=missing,
         corpus="" if name == "lengths" else f", {corpus}",
         unit="tokens, START and END counted" if in_tokens else "words",
-        more=_training(beyond, limits),
+        more=_longest_trained(beyond, limits),
     )
 
 
@@ -91,7 +152,7 @@ def _lengths(runs: RunSet, corpus: str) -> tuple[list[tuple[ReportRun, SourceLen
     return found, [f"Left out: {some(names)}; {reason}." for reason, names in missing.items()]
 
 
-def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:
+def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
     if not limits:
         return ""
     if not beyond:
@@ -100,13 +161,13 @@ def _training(beyond: Sequence[int], limits: Sequence[int]) -> str:
     return f" The longest source of the training has {shown} tokens" + (", by system." if len(limits) > 1 else ".")
 
 
-def _rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
+def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
     """A row for each system; of those that may be compared, the best mean of a column is marked, ties included, if
     all were scored alike."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
     judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
-    alike = len({kind_of_score(run, decoding_of(run), "bleu") for run in judged}) == 1
+    alike = len({figures.kind_of_score(run, decoding_of(run), "bleu") for run in judged}) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
     best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
     rows = []

@@ -1,4 +1,4 @@
-"""What a report says beside the scores: how translations end, and what is wrong with a corpus."""
+"""What a report says beside the scores: how translations end, and that references are not as people write them."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,8 @@ import pytest
 
 from repose.report.build import build
 from repose.report.collect import RunSet, read_runs
-from repose.report.tables_quality import check_table, endings_table, inflated_scores
 from repose.report.tables_scores import task_tables
-from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
-
-FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
+from repose.report.tables_translations import endings_table, inflated_scores
 
 
 def counted(folder: Path, looping: int, penalty: float) -> None:
@@ -23,15 +20,6 @@ def counted(folder: Path, looping: int, penalty: float) -> None:
         found["looping"] = looping
         found["bleu"]["brevity_penalty"] = penalty
     path.write_text(json.dumps(scores))
-
-
-def with_findings(folder: Path, *findings: dict[str, Any]) -> None:
-    """Write the first and the last record of a run of this version."""
-    path = folder / "metrics.jsonl"
-    data = DataRecord(examples={"train": 1000}, findings=findings)
-    end = EndRecord(status=RunStatus.DONE, reason=EndReason.EPOCHS, update=10, epoch=1, seconds=25.0, at="")
-    first, last = (json.dumps(record.to_json()) + "\n" for record in (data, end))
-    path.write_text(first + path.read_text() + last)
 
 
 @pytest.fixture
@@ -55,18 +43,7 @@ def test_runs_of_earlier_versions_have_no_such_table(make_run: Any, tmp_path: Pa
     make_run("a-s0", [2.0])
     old = read_runs([tmp_path])
     assert endings_table(old) is None
-    assert check_table(old) is None
     assert inflated_scores(old) == ()
-
-
-def test_findings_of_a_corpus_are_told_once(make_run: Any, tmp_path: Path) -> None:
-    for name in ("a-s0", "a-s1"):
-        with_findings(make_run(name, [2.0], seed=int(name[-1])), FINDING, {**FINDING, "kind": "of a later version"})
-    table = check_table(read_runs([tmp_path]))
-    assert table is not None
-    assert [[cell.text for cell in row] for row in table.rows] == [
-        ["multi30k de-en", "Repetitions of an earlier pair", "440 training pairs (44 %; first line 12)"]
-    ]
 
 
 def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:

@@ -1,0 +1,316 @@
+"""What the runs, systems and corpora of a report are called, and the system that the others are tested against.
+
+No two go by one name: what would is told apart by its settings, its files, or the folder that it lies in. A run is
+counted once, wherever it was found.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from repose.config.experiment import CorpusConfig
+from repose.data.corpora import prepared_home
+from repose.data.language import UNKNOWN
+from repose.grids.file import CORPUS, SYSTEM
+from repose.grids.grid import folder_label
+from repose.model.presets import exact_preset_name
+from repose.system.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from repose.report.collect import ReportRun
+
+_DRAWN_BY = ("train", "valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
+"""Settings that say which sentences are held out."""
+_SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"
+_NUMBER = rf"(?:{_SEED}|(?:[-_. ]?(?:run|trial))?[-_. ]?\d+)"
+_NOT_TWINS_BY = (SYSTEM, CORPUS)
+"""Axes that twins need not agree in; they are compared on each corpus anyway."""
+
+
+# Corpora: two of one name that are measured on other sentences are told apart.
+
+
+def corpus_name(corpus: CorpusConfig) -> str:
+    """What a corpus is called, with its languages: "multi30k de-en"; files go by their folder."""
+    first = Path(corpus.train[0]) if corpus.train else Path("corpus")
+    return _with_languages(corpus.name or first.parent.name or first.name, corpus)
+
+
+def _file_name(corpus: CorpusConfig) -> str:
+    """The name of its folder with that of its files: "recipes/food" of recipes/food.pt and recipes/food.en."""
+    paths = [Path(path) for path in corpus.train]
+    alike = len({path.stem for path in paths}) == 1
+    name = paths[0].stem if alike else " ".join(path.name for path in paths)
+    return _with_languages("/".join(filter(None, [paths[0].parent.name, name])), corpus)
+
+
+def _with_languages(name: str, corpus: CorpusConfig) -> str:
+    languages = [] if UNKNOWN in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
+    return " ".join([name, *languages])
+
+
+def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
+    """What decides which sentences a set has, as far as the settings know: its own files, or how it is drawn."""
+    own: tuple[Any, ...] = getattr(corpus, split)
+    if own and corpus.splits == "given":
+        return own
+    return corpus.name, *(getattr(corpus, name) for name in _DRAWN_BY)
+
+
+def corpora_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+    """The runs; a corpus of which several sets are measured on goes by its files, and by what else differs."""
+    firsts: list[ReportRun] = []  # the first run of each set
+    places = []
+    for run in runs:
+        known = (i for i, first in enumerate(firsts) if _same_name(first, run) and _same_set(first, run))
+        places.append(next(known, len(firsts)))
+        firsts += [run] * (places[-1] == len(firsts))
+    names = _corpus_names(firsts)
+    return [replace(run, corpus=names[place]) for run, place in zip(runs, places, strict=True)]
+
+
+def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
+    """Whether two runs' corpora are called alike, but for languages that only one of them says."""
+    if one.corpus == other.corpus:
+        return True
+    corpora = [run.experiment.corpus for run in (one, other)]
+    is_usual = all(run.corpus == corpus_name(corpus) for run, corpus in zip((one, other), corpora, strict=True))
+    bare = [corpus_name(replace(corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN)) for corpus in corpora]
+    return is_usual and bare[0] == bare[1] and bare[0] in (one.corpus, other.corpus)
+
+
+def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
+    """Whether two runs are measured on the same sentences: by the texts where the cache has both, else by settings."""
+    if one.config.data and one.config.data == other.config.data:
+        return True
+    texts = [_digest(prepared_home() / run.config.data / "text", run.split) for run in (one, other)]
+    if None not in texts:
+        return texts[0] == texts[1]
+    sets = [set_of(run.experiment.corpus, run.split) for run in (one, other)]
+    return sets[0] == sets[1]
+
+
+@lru_cache(maxsize=1024)
+def _digest(folder: Path, split: str) -> str | None:
+    """Of both sides of a prepared set; None where it is not there."""
+    try:
+        texts = [(folder / f"{split}.{side}").read_bytes() for side in ("src", "tgt")]
+    except OSError:
+        return None
+    return " ".join(hashlib.sha256(text).hexdigest() for text in texts)
+
+
+def _corpus_names(firsts: Sequence["ReportRun"]) -> list[str]:
+    """A name for each set, no two alike: the corpus's, its files', with the settings that differ, or a number."""
+    corpora = [run.experiment.corpus for run in firsts]
+    names = [run.corpus for run in firsts]
+    for i in _shared(names):
+        is_folder = corpora[i].train and firsts[i].corpus == corpus_name(corpora[i])
+        names[i] = _file_name(corpora[i]) if is_folder else names[i]
+    alike = {i: [corpora[j] for j, name in enumerate(names) if name == names[i]] for i in _shared(names)}
+    for i, others in alike.items():
+        names[i] = ", ".join([names[i], *_corpus_differences(corpora[i], others, firsts[i].split)])
+    shared = _shared(names)
+    return [f"{name} ({names[: i + 1].count(name)})" if i in shared else name for i, name in enumerate(names)]
+
+
+def _shared(names: Sequence[str]) -> list[int]:
+    """Places of names that stand there twice."""
+    return [i for i, name in enumerate(names) if names.count(name) > 1]
+
+
+def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], split: str) -> list[str]:
+    """Settings in which corpora differ, as one of them has them: those that decide which sentences the set has."""
+    found = []
+    have_files = all(getattr(other, split) and other.splits == "given" for other in others)
+    for name in (split,) if have_files else _DRAWN_BY:
+        if len({getattr(other, name) for other in others}) > 1:
+            value = getattr(corpus, name)
+            shown = " ".join(value) if isinstance(value, tuple) else str(value).replace("None", "none")
+            found.append(f"{name} {shown or 'none'}")
+    return found
+
+
+# Runs and systems: those of several grids and folders stand side by side.
+
+
+def grouped(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
+    on several corpora are one system."""
+    names: dict[Path, str] = {}
+    for corpus in dict.fromkeys(run.corpus for run in runs):
+        groups: dict[str, list["ReportRun"]] = {}
+        for run in runs:
+            if run.corpus == corpus:
+                groups.setdefault(_settings(run), []).append(run)
+        for name, group in zip(_group_names(list(groups.values())), groups.values(), strict=True):
+            names |= {run.folder: name for run in group}
+    return [replace(run, group=names[run.folder]) for run in runs]
+
+
+def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
+    """The preset that each group is, or its first folder without the seed; folders for all where two would be called
+    the same, with the seed for those that still are."""
+    runs = [group[0] for group in groups]
+    folders = [_folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
+    names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
+    if len(set(names)) == len(names):
+        return names
+    names = folders
+    names = _apart(names, [run.folder.name for run in runs])
+    return _apart(names, [_in_folder(run, name) for name, run in zip(names, runs, strict=True)])
+
+
+def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
+    """Names that no other has, or else the longer ones."""
+    return [name if names.count(name) == 1 else long for name, long in zip(names, longer, strict=True)]
+
+
+def _in_folder(run: "ReportRun", name: str) -> str:
+    return f"{run.place}/{name}"
+
+
+def preset_of(run: "ReportRun") -> str | None:
+    """The preset that has a run's very architecture, if any: systems may differ in dropout alone."""
+    return exact_preset_name(run.experiment.architecture)
+
+
+def _folder_name(folder: Path, *, several: bool) -> str:
+    """`original` of original-seed2 and original/seed-2; of original_2 too where it is one of several seeds."""
+    whole = folder.absolute()
+    if re.fullmatch(_NUMBER, whole.name, re.IGNORECASE):
+        return whole.parent.name
+    return re.sub((_NUMBER if several else _SEED) + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
+
+
+def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
+    """Each training once: of two directories of the same run the one that is done, or else the first.
+
+    Another test set makes another one, though a run's id does not know of it; so does another number of workers, which
+    scores alone know of. One that goes by another name is said to be left out.
+    """
+    found: dict[str, list["ReportRun"]] = {}
+    for run in runs:
+        identity = run.config.run_id or str(run.folder)
+        key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
+        found.setdefault(key, []).append(run)
+    kept: list["ReportRun"] = []
+    joined: dict[tuple[str, str, str], str] = {}  # the rest of a group, which must not stand there as another one
+    for alike in found.values():
+        done = {run.run_id: run for run in reversed(alike) if run.done}
+        own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
+        for run in alike:
+            twin = done.get(run.run_id, own[0])
+            if run.name != twin.name:
+                problems.append(f"{run.name} is left out: it is the same run as {twin.name} ({twin.run_id}).")
+                joined.setdefault((run.group, run.corpus, _settings(run)), twin.group)
+        kept += own
+    return [replace(run, group=joined.get((run.group, run.corpus, _settings(run)), run.group)) for run in kept]
+
+
+def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
+    settings in several grids by the first one's."""
+    runs = _written_alike(runs)
+    names: dict[tuple[str, str], dict[str, str]] = {}
+    for run in runs:
+        names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
+    unlike = {group for (group, _), found in names.items() if len(set(found.values())) > 1}
+    return [
+        replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
+    ]
+
+
+def _written_alike(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+    """A cell may be a run of another grid that wrote out the `schedule_width` which "none" stands for: none for all."""
+    none = {run.group for run in runs if run.experiment.training.schedule_width is None}
+    alike = []
+    for run in runs:
+        experiment = run.experiment
+        if run.group in none and experiment.training.schedule_width == experiment.architecture.d_token:
+            training = replace(experiment.training, schedule_width=None)
+            run = replace(run, experiment=replace(experiment, training=training))
+        alike.append(run)
+    return alike
+
+
+def _settings(run: "ReportRun") -> str:
+    """All settings but the seed."""
+    experiment = asdict(run.experiment)
+    return json.dumps({**experiment, "training": {**experiment["training"], "seed": None}}, sort_keys=True)
+
+
+def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+    """Runs of one name in different places go by their folders, too."""
+    names = _apart([run.name for run in runs], [_in_folder(run, run.name) for run in runs])
+    return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
+
+
+# The baseline. Where the grid varies something besides the system, the baseline is several groups: each other group is
+# then tested against its twin among them, the one with the same other labels.
+
+
+class NamesBefore:
+    """What groups were called before they were told apart from those of other grids, or joined with them."""
+
+    def __init__(self, before: Sequence["ReportRun"], now: Sequence["ReportRun"]) -> None:
+        self._before, self._now = before, {run.run_id: run.group for run in now}
+
+    def of_system(self, name: str) -> list[str]:
+        """Today's groups of a system."""
+        found = (self._now.get(run.run_id) for run in self._before if run.labels.get(SYSTEM) == name)
+        return [group for group in dict.fromkeys(found) if group is not None]
+
+    def groups(self, name: str) -> list[str]:
+        """Today's groups with runs of a group of that name: whole, with a corpus before it, or by its system alone."""
+        found: dict[str, None] = {}
+        for run in self._before:
+            names = (run.group, f"{run.corpus}-{run.group}")
+            if name in (*names, *map(folder_label, names), run.labels.get(SYSTEM)) and run.run_id in self._now:
+                found.setdefault(self._now[run.run_id])
+        return list(found)
+
+
+def find_baseline(
+    requested: str | None,
+    hints: Sequence[Mapping[str, Any]],
+    runs: Sequence["ReportRun"],
+    before: NamesBefore,
+    problems: list[str],
+) -> tuple[str | None, Mapping[str, str]]:
+    """The requested group, or the one that a grid names; and the twins of others, where it is a system of several."""
+    groups = list(dict.fromkeys(run.group for run in runs))
+    if requested is not None:
+        found = [requested] if requested in groups else before.groups(requested)
+        if len(found) > 1 and (twins := _twins(before.of_system(requested), runs)):
+            return found[0], twins
+        if len(found) > 1:
+            raise ConfigError(f"--baseline {requested} may be {' or '.join(found)}: name one of them")
+        if not found:
+            raise ConfigError(unknown("system", requested, groups))
+        return found[0], {}
+    named = next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
+    if named is None or named in groups:
+        return named, {}
+    if found := before.groups(named):
+        return found[0], _twins(before.of_system(named), runs)
+    problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
+    return None, {}
+
+
+def _twins(bases: Sequence[str], runs: Sequence["ReportRun"]) -> dict[str, str]:
+    """Of each group beside some, the one of those with the same labels but for the system; where those are several."""
+    if len(bases) < 2:
+        return {}
+    labels: dict[str, dict[str, str]] = {}
+    for run in runs:
+        labels[run.group] = {axis: label for axis, label in run.labels.items() if axis not in _NOT_TWINS_BY}
+    if len({frozenset(labels[base].items()) for base in bases}) < len(bases):
+        return {}  # they differ in something else, such as their grid
+    others = [group for group in labels if group not in bases]
+    return {group: base for group in others for base in bases if labels[base] == labels[group]}

@@ -1,0 +1,171 @@
+"""Whose a run directory is: a training that begins claims it, and one that goes on is held against what was begun."""
+
+import platform
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy
+import tokenizers
+import torch
+
+from repose._version import __version__
+from repose.config.experiment import Experiment, TokenizerConfig
+from repose.config.run_id import MEASURING, differing_settings, setting
+from repose.data.language import UNKNOWN
+from repose.runs.folder import RunConfig, RunFolder, model_code
+from repose.system.errors import CheckpointError
+from repose.tasks.corpus import CorpusData
+from repose.tasks.corpus_files import is_pretokenized, languages_of
+
+_MOST_DIFFERENCES = 5
+"""Settings that a sentence names."""
+_LENGTH = {"training.epochs", "training.updates", "training.max_hours", "training.patience"}
+_READ = {
+    "src": "another tokenizer",
+    "tgt": "another tokenizer",
+    "init_from": "other weights in training.init_from",
+    "position_table": "another position table",
+    "valid_text": "other validation text",
+}
+"""What a run reads beside its data, by the name of its digest."""
+
+
+def claim(
+    folder: Path,
+    experiment: Experiment,
+    identity: str,
+    digests: Mapping[str, str],
+    data: CorpusData,
+    check: Callable[[RunConfig], None],
+) -> None:
+    """Writes config.json, or makes sure that the one there is of this run. Raises CheckpointError where it is not.
+
+    `check` raises for a training that cannot begin: such a one writes none, which would stand in the way of the right
+    one.
+    """
+    run = RunFolder(folder)
+    if run.config_file.exists():
+        theirs = run.config()
+        if theirs.run_id != identity:
+            raise CheckpointError(_holds_another(folder, theirs, experiment, identity, digests))
+        same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
+        if theirs.experiment.decoding != experiment.decoding or not same_test:
+            raise CheckpointError(
+                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
+                "another --out, name what it was begun with, or measure it with `repose evaluate`"
+            )
+        if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
+            name, was, now = otherwise
+            raise CheckpointError(
+                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another --out, or that value"
+            )
+        return
+    if (held := run.other_run(identity, by_scores=True)) is not None:
+        raise CheckpointError(
+            f"{folder} has no {run.config_file.name}, but holds what run {held} trained, and these settings and data "
+            f"make run {identity}: choose another --out, or the settings of that run"
+        )
+    versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
+    versions = {"repose": __version__, **versions, "python": platform.python_version(), "code": model_code()}
+    config = RunConfig(
+        run_id=identity,
+        experiment=experiment,
+        digests=digests,
+        data=data.folder.name,
+        report=tuple(data.report),
+        versions=versions,
+        test=data.test_digest,
+    )
+    check(config)
+    if not run.write_new_config(config):  # another process was first
+        claim(folder, experiment, identity, digests, data, check)
+
+
+def _holds_another(
+    folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
+) -> str:
+    """The sentence about a folder that holds another run than the one that is asked for."""
+    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {shlex.quote(str(folder))}"
+    same_data = not _differing_data(theirs, digests)
+    if same_data and settings == {"training.max_hours"}:
+        hours = (of.training.max_hours for of in (theirs.experiment, experiment))
+        was, now = ("without --minutes" if of is None else f"with --minutes {60 * of:.4g}" for of in hours)
+        return (
+            f"{folder} was begun {was}, not {now}: a limit of time is part of a training, since its learning rate "
+            "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
+            f"another --out and {further}"
+        )
+    same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
+    files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
+    if not settings and files and same_version and _reads_other_pairs(theirs, digests):
+        return (
+            f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
+            "resume it, or begin anew with another --out"
+        )
+    return (
+        f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
+        f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
+    ) + f"; to train its weights further, give {further} and another --out" * (
+        same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains
+    )
+
+
+def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
+    """Settings that are in no run's id, since they only decide how a training is measured and what its model says of
+    itself, and that differ: their names, and both values."""
+    both = theirs, experiment
+    told = [(*languages_of(one.corpus), is_pretokenized(one.corpus)) for one in both]
+    names = ["corpus.src_lang", "corpus.tgt_lang", "corpus.pretokenized", *(f"training.{name}" for name in MEASURING)]
+    values = [
+        (*of_corpus, *(getattr(one.training, name) for name in MEASURING))
+        for one, of_corpus in zip(both, told, strict=True)
+    ]
+    for name, was, now in zip(names, *values, strict=True):
+        if was != now:
+            yield name, was, now
+
+
+def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
+    """What makes another run of one, in words: the settings, and whether other data is read."""
+    settings = list(_differing_settings(theirs, experiment).values())
+    if len(settings) > _MOST_DIFFERENCES:
+        settings[_MOST_DIFFERENCES:] = [f"and {len(settings) - _MOST_DIFFERENCES} more"]
+    return ", ".join([*settings, *_differing_data(theirs, digests)]) or "another version of repose"
+
+
+def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:
+    """The settings that make another run of one, by name, in words."""
+    by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # they are in the id by their files
+    by_content += ["training.init_from", "training.position_table"]
+    both = theirs.experiment, experiment
+    names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
+    found = {
+        name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing_settings(*both))
+    }
+    return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
+
+
+def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
+    """Whether both name the same files, and split them alike."""
+    one, other = (replace(of.corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN) for of in (theirs, experiment))
+    return one == other
+
+
+def _reads_other_pairs(theirs: RunConfig, digests: Mapping[str, str]) -> bool:
+    return any(theirs.digests.get(name) != digests.get(name) for name in ("train", "valid"))
+
+
+def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
+    """What else it read that was another, in words."""
+    data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
+    others = dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
+    return [f"other {' and '.join(data)} data"] * bool(data) + list(others)
+
+
+def _written(name: str, value: object) -> str:
+    """A setting as a person reads it; hours as the option has them, too."""
+    if not isinstance(value, float):
+        return repr(value)
+    return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "training.max_hours" else "")
