@@ -256,6 +256,7 @@ def test_dead_ends_beside_other_sentences() -> None:
         ((6, 6), -1.0, False),
         ((7, 7, 7), -1.5, False),
     ]
+    assert [h.normalised for [h] in found] == [h.score / length_penalty(len(h.tokens), 0.6) for [h] in found]
 
 
 def test_one_dead_end_leaves_the_other_hypotheses_alone() -> None:
@@ -282,6 +283,16 @@ def test_finished_sentences_leave_the_batch() -> None:
         (A, A, A),
     ]
     assert script.row_counts == [4, 3, 2]
+
+
+def test_a_state_whose_rows_stay_is_left_alone() -> None:
+    table, moved = scripted({(): {A: 1.0}, (A,): {B: 1.0}, (A, B): {END: 1.0}}), list[Ints]()
+    for beam_size in (1, 2):
+        script = Script(table, 1)
+        script.select = moved.append  # type: ignore[method-assign]
+        [[found]] = beam_search(script, script, [4], beam_size=beam_size)
+        assert found.tokens == (A, B)
+        assert not moved
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
@@ -435,6 +446,7 @@ def test_nan_is_refused() -> None:
     ("limits", "options", "message"),
     [
         ([3], {"beam_size": 0}, "beam_size is 0"),
+        ([3], {"beam_size": 2.5}, r"beam_size is 2\.5, but must be a whole number"),
         ([3], {"beam_size": 2, "num_hypotheses": 3}, r"num_hypotheses is 3.*beam_size \(2\)"),
         ([3], {"beam_size": 2, "num_hypotheses": 0}, "num_hypotheses is 0"),
         ([3], {"beam_size": 2, "alpha": -0.5}, r"alpha is -0\.5"),
