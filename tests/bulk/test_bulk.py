@@ -30,7 +30,7 @@ from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import run_here
 from repose.bulk.plan import Job, Plan, make_plan, read_plan
 from repose.bulk.scoring import PairScorer, adequacy
-from repose.bulk.shards import Ended, merge, run_shard
+from repose.bulk.shards import Ended, Manifest, merge, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
 from repose.decoding.stream import StreamCounts, printed, translate_lines
@@ -484,6 +484,35 @@ def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> No
     )
     assert (ended, windows) == (Ended.STOPPED, [1024, 1024])
     assert store.names("parts") == []
+    work, last = LineTranslator(plan.job, Numbering()), lambda: len(windows) == 7
+    again = run_shard(store, plan, plan.shards[0], work, tell=lambda lines, _: windows.append(lines), stop=last)
+    assert (again, sum(windows[2:])) == (Ended.DONE, 5000), "after the last window there is nothing to stop"
+
+
+def test_a_rate_is_that_of_lately(tmp_path: Path, planned: Planned) -> None:
+    """From the begin of the first shard of the last quarter of an hour to the end of the last one."""
+    store, plan = planned([write(tmp_path / "in.txt", b"a\n" * 13)], shard_lines=3)
+    assert status(store, plan).seconds_left is None
+
+    def manifest(number: int, finished: float, of: Plan | None = None, called: int | None = None) -> None:
+        shard = plan.shards[number]
+        counts = (shard.lines, shard.lines, 7, {"blank": 1}, 2)
+        found = Manifest(plan.identity, number if called is None else called, *counts, 10.0, finished, 0, "")
+        found = found if of is None else dataclasses.replace(found, identity=of.identity)
+        store.write(plan.manifest(shard), json.dumps(dataclasses.asdict(found)).encode())
+
+    for number, finished in enumerate((1000.0, 5005.0, 5000.0)):
+        manifest(number, finished)
+    found = status(store, plan)
+    assert (found.rate, found.seconds_left, found.latest) == (6 / 15, (13 - 9) / (6 / 15), 5005.0)
+    assert (found.shards_done, found.lines_done, found.tokens, found.too_long) == (3, 9, 21, 6)
+    assert (found.seconds, found.failed) == (30.0, {"blank": 3})
+    manifest(3, 6000.0, called=2)
+    manifest(4, 6000.0, of=planned([tmp_path / "in.txt"], out="other", scores=True)[1])
+    assert status(store, plan) == found, "a manifest of another shard or another job is none"
+    store.write(plan.manifest(plan.shards[3]), b"[]")
+    store.write(plan.manifest(plan.shards[4]), b'{"identity": "half')
+    assert status(store, plan) == found
 
 
 KILLED = """
@@ -634,6 +663,42 @@ def test_targets_as_long_as_the_model_reads_are_scored() -> None:
 
     scorer = PairScorer(Job(work="score", models=(), format="text"), [Short()])  # type: ignore[list-item]
     assert [scorer._problem(Record(("abc", "x" * length))) for length in (7, 8)] == [None, "too long"]
+
+
+GERMAN, ENGLISH = "Das ist ein Haus und es ist ziemlich gross.", "This is a house, and it is rather large indeed."
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "problem"),
+    [
+        (GERMAN, ENGLISH, None),
+        ("Bonn ", "BONN", "copied"),
+        ("aus Bonn kommt Herr Meier", "Mister Meier aus Bonn kommt", "copied"),
+        ("aus Bonn kommt er", "Meier aus Bonn kommt", None),  # three of four words
+        ("Meier aus Bonn", "Bonn aus Meier", None),  # names alone
+        ("x" * 40, "y" * 10, None),
+        ("x" * 41, "y" * 10, "unequal lengths"),
+        ("x" * 10, "y" * 41, "unequal lengths"),
+        ("x" * 29, "y", None),  # short
+        ("Дом", "a house", "another script"),
+        ("ein Haus", "дом", "another script"),
+        (ENGLISH, "There it stands, and nobody lives in it.", "another language"),
+        (GERMAN, "Das ist der Hund, und er ist noch sehr klein.", "another language"),
+        ("ein altes Haus", "über die Straße", None),  # too short to tell
+    ],
+)
+def test_why_a_pair_is_none(src: str, tgt: str, problem: str | None) -> None:
+    class Directed(Numbering):
+        tgt_tokenizer = Numbering.src_tokenizer
+
+    models = [Directed(), Directed()]
+    for model, languages in zip(models, (("de", "en"), ("en", "de")), strict=True):
+        named = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
+        model.config = {**named, "src_scripts": ["Latin"]}  # type: ignore[misc]
+    for checks in (True, False):
+        job = Job(work="score", models=(), format="text", checks=checks)
+        scorer = PairScorer(job, models)  # type: ignore[arg-type]
+        assert scorer._problem(Record((src, tgt))) == (problem if checks else None)
 
 
 @pytest.mark.parametrize("name", ["merged.txt", "link.txt"])

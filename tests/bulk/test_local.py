@@ -1,13 +1,16 @@
 """Processes that work on shards: what happens where they die, fail, or are to stop."""
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from repose.bulk import local
+from repose.bulk import run as run_module
 from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import Tally, run_in_processes
 from repose.bulk.plan import Plan
@@ -15,7 +18,7 @@ from repose.bulk.shards import Ended, OnWindow, merge, run_shard
 from repose.bulk.storage import Store
 from repose.system.errors import ReposeError, WriteError
 
-from .conftest import Numbering
+from .conftest import MODEL, Numbering
 
 Planned = Callable[..., tuple[Store, Plan]]
 Script = Callable[[int, int], str]
@@ -103,6 +106,36 @@ def test_a_process_that_dies_is_replaced(run: Callable[..., bool]) -> None:
     )
     assert FakeProcess.tries[0] == FakeProcess.tries[4] == 3
     assert seen[-1] == (10, 20)
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "used"), [("cpu", None, 3), ("cuda", None, 1), ("cuda", 2, 2), ("cpu", 9, 5)]
+)
+def test_there_are_as_many_processes_as_cores_or_gpus_but_not_more_than_shards(
+    tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch, device: str, asked: int | None, used: int
+) -> None:
+    (tmp_path / "in.txt").write_text("a\n" * 5)
+    store, plan = planned([tmp_path / "in.txt"], shard_lines=1, models=(dataclasses.replace(MODEL, device=device),))
+    found: list[int] = []
+
+    def processes(_store: Store, _plan: Plan, _shards: object, workers: int, **_: object) -> bool:
+        found.append(workers)
+        return True
+
+    def here(*_: object, **__: object) -> bool:
+        found.append(1)
+        return True
+
+    monkeypatch.setattr(run_module, "available_cores", lambda: 3)
+    monkeypatch.setattr(run_module, "check_workers", lambda _: None)
+    monkeypatch.setattr(run_module, "run_in_processes", processes)
+    monkeypatch.setattr(run_module, "run_here", here)
+    models: list[Any] = [Numbering()]
+    assert run_module.run_shards(store, plan, plan.shards, models, on="local", workers=asked)
+    assert found == [used]
+    assert len(models) == (used == 1), "each process has its own"
+    assert run_module.run_shards(store, plan, [], models, on="local", workers=asked)
+    assert found == [used], "nothing is left to do"
 
 
 def test_a_shard_that_kills_again_and_again_ends_it(run: Callable[..., bool]) -> None:

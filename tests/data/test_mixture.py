@@ -16,6 +16,14 @@ def test_shares_are_sizes_to_the_power_of_one_over_t() -> None:
     assert sum(high) == 1000
 
 
+@pytest.mark.parametrize("temperature", [1, 1.001, 2, 100])
+def test_every_corpus_has_its_pairs_in_an_epoch(temperature: float) -> None:
+    small, least, large = temperature_shares([3, 1, 1_000_000], temperature)
+    assert small >= 3
+    assert least >= 1
+    assert temperature > 1 or (small, least, large) == (3, 1, 1_000_000)
+
+
 def test_over_the_epochs_all_pairs_of_a_corpus_are_read_equally_often() -> None:
     groups = np.array([0] * 10 + [7] * 4)
     mixture = Mixture(groups, {0: 4, 7: 10}, seed=3)

@@ -58,9 +58,22 @@ def test_a_line_in_a_thousand_is_noise() -> None:
     assert normalization_to([*TYPEWRITTEN, *10 * noise]) != normalization_to(TYPEWRITTEN)
 
 
+@pytest.mark.parametrize(("lines", "is_noise"), [(1000, False), (1001, True)])
+def test_just_a_line_in_a_thousand_is_none(lines: int, is_noise: bool) -> None:
+    found = normalization_to([*["plain"] * (lines - 1), "cafe\u0301\u00ad\ufb01"])
+    assert found("e\u0301") == ("\u00e9" if is_noise else "e\u0301")
+    assert found("\u00ad\ufb01") == ("fi" if is_noise else "\u00ad\ufb01")
+
+
+def test_a_dash_in_thousands_of_lines_is_no_habit() -> None:
+    assert normalization_to([*["so - so"] * 1999, "so \u2014 so"])("so \u2014 so") == "so - so"
+
+
 def test_what_two_texts_never_wrote() -> None:
     both = normalization_to(TYPEWRITTEN) & normalization_to(TYPESET)
     assert both("l'été l’été a\u00a0b\u2003c\u00ad") == "l'été l’été a\u00a0b c"
+    composed, separate = Normalization("NFC", {"a": "b"}), Normalization("NFD", {"a": "b"})
+    assert (composed & composed, composed & separate) == (composed, Normalization("", {"a": "b"}))
 
 
 @pytest.mark.parametrize(
@@ -139,4 +152,6 @@ def test_steps_of_other_tokenizers_are_left_to_the_library() -> None:
     ]
     assert Normalization.taken_from(steps) == (Normalization(), steps)
     assert Normalization.taken_from(steps[1:]) == (Normalization("NFC"), steps[2:])
+    twice = [{"type": "Replace", "pattern": {"String": "a"}, "content": to} for to in "bc"]
+    assert Normalization.taken_from(twice) == (Normalization("", {"a": "b"}), twice[1:]), "the second finds none"
     assert unicodedata.is_normalized("NFC", Normalization("NFC")("e\u0301"))

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from repose.report.build import build
-from repose.report.collect import read_runs
+from repose.report.collect import folder_name, read_runs
 from repose.report.figures import score
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError
@@ -133,6 +133,33 @@ def test_a_copied_run_counts_once_and_the_finished_one_is_taken(make_run: Any, t
     runs = read_runs([tmp_path])
     assert [(run.folder, run.done) for run in runs.runs] == [(done, True)]
     assert runs.problems == ()
+
+
+def test_of_unfinished_copies_the_first_is_taken(make_run: Any, tmp_path: Path) -> None:
+    folders = [make_run(f"{place}/x-s0", [2.0], bleu=None, run_id="same") for place in "ab"]
+    assert [run.folder for run in read_runs([tmp_path]).runs] == folders[:1]
+
+
+def test_of_several_grids_each_says_what_it_is_for(make_run: Any, make_grid: Any) -> None:
+    grids = []
+    for name in ("one", "two"):
+        make_run(f"{name}/x-s0", [2.0], run_id=name)
+        grids.append(make_grid(name, [("x-s0", {"system": name}, None, "done", "")]))
+    assert read_runs(grids).about == ("one: what it answers", "two: what it answers")
+
+
+@pytest.mark.parametrize(
+    ("folder", "alone", "of_several"),
+    [
+        ("original-seed2", "original", "original"),
+        ("original/seed-2", "original", "original"),
+        ("original/2", "original", "original"),
+        ("original_2", "original_2", "original"),
+        ("original-run3", "original-run3", "original"),
+    ],
+)
+def test_a_folder_is_called_without_its_seed(folder: str, alone: str, of_several: str) -> None:
+    assert [folder_name(Path(folder), several=several) for several in (False, True)] == [alone, of_several]
 
 
 def test_a_run_that_counts_once_under_two_names_is_said(make_run: Any, make_grid: Any) -> None:

@@ -113,8 +113,25 @@ def test_no_number_is_not_the_best(tmp_path: Path) -> None:
     said = verdict(runs)
     assert "nan" not in said
     assert "ablation-norm " not in said
+    assert "the best bits per token of 4 systems that have one (5 in all), 6.035" in said
     write(build(runs), runs, tmp_path / "report", ["md"])
     assert "NaN" not in (tmp_path / "report/report.json").read_text(), "JSON has no such number"
+
+
+def test_losses_of_other_tokens_and_no_scores_at_all(tmp_path: Path) -> None:
+    results = Path(__file__).parents[2] / "results/language-modelling-small"
+    for folder in results.glob("*-s0"):
+        shutil.copytree(folder, tmp_path / "runs" / folder.name)
+    path = tmp_path / "runs" / "ablation-norm-s0" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"digests": config["digests"] | {"tgt": "other"}}))
+    said = verdict(read_runs([tmp_path / "runs"]))
+    assert said.endswith("the systems count other tokens: their losses cannot be compared.")
+    for path in (tmp_path / "runs").glob("*/scores.test.json"):
+        scores = json.loads(path.read_text())
+        scores["figures"]["bits_per_token"]["value"] = float("nan")
+        path.write_text(json.dumps(scores))
+    assert verdict(read_runs([tmp_path / "runs"])).endswith("no model has a score that may be compared.")
 
 
 def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:
@@ -166,6 +183,7 @@ def test_other_tasks_are_judged_by_what_they_are_tested_by() -> None:
     assert said.endswith("above reinforced; no test compares the two.")
     said = said_of(read_runs([results / "language-modelling-small"]))
     assert "reinforced has the best bits per token of 5 systems, 6.035" in said, "but for the one that looks ahead"
+    assert "0.095 below ablation-norm" in said, "less is better"
 
 
 def test_one_system_has_its_figure(make_run: Any, tmp_path: Path) -> None:
@@ -185,6 +203,8 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
     runs = read_runs([tmp_path])
     pictures = (picture("curves-tf_loss"), picture("bleu-against-parameters"))
     assert main_picture(pictures, runs) is pictures[1]
+    assert main_picture(pictures, read_runs([tmp_path / "a-s0"])) is pictures[0], "one system is one point"
+    assert main_picture([], runs) is None
     report = build(runs, pictures=pictures)
     for text in (write_markdown(report), write_page(report)):
         body = text.partition("<h1>")[2] or text

@@ -85,7 +85,8 @@ def train(job: CellJob, **_: Any) -> CellState:
 
 
 def imitated(figures: Callable[[dict[str, Any], int], float], asked: list[tuple[str, int]]) -> Callable[..., CellState]:
-    """Writes the records of a training with these losses at once; `asked` is told trials and epochs."""
+    """Writes the records of a training with these losses, and chrFs that grow as they fall, at once; `asked` is told
+    trials and epochs."""
 
     def of_cell(job: CellJob, **_: Any) -> CellState:
         assert job.until_epoch is not None
@@ -94,7 +95,11 @@ def imitated(figures: Callable[[dict[str, Any], int], float], asked: list[tuple[
         settings = json.loads(job.experiment)
         place = [{"kind": "valid", "update": 10 * e, "epoch": e} for e in range(1, job.until_epoch + 1)]
         data = {"kind": "data", "examples": {"train": 60}}
-        lines = [{**p, "tf_loss": figures(settings, p["epoch"]), "wall": {"seconds": 2.0 * p["epoch"]}} for p in place]
+        losses = [figures(settings, p["epoch"]) for p in place]
+        lines = [
+            {**p, "tf_loss": loss, "chrf": 1 / loss, "wall": {"seconds": 2.0 * p["epoch"]}}
+            for p, loss in zip(place, losses, strict=True)
+        ]
         (job.folder / "metrics.jsonl").write_text(
             "".join(json.dumps(line) + "\n" for line in [data, *lines]), encoding="utf-8"
         )
@@ -249,16 +254,21 @@ def test_combinations_that_cannot_stand_fail_and_the_others_are_tried(
     assert "even head_dim" in next(t.message for t in trials if t.state == "failed")
 
 
-def test_the_best_go_on_and_the_rest_end_at_their_rung(file: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["loss", "chrf"])
+def test_the_best_go_on_and_the_rest_end_at_their_rung(
+    objective: str, file: Callable[..., Path], tmp_path: Path
+) -> None:
     """The loss falls with the rate drawn, so that the order of the trials is known."""
     asked: list[tuple[str, int]] = []
-    found = read_search(file(RATES), trials=8)
+    found = dataclasses.replace(read_search(file(RATES), trials=8), objective=objective)
     cell = imitated(lambda settings, epoch: 1 / (settings["training"]["learning_rate"] * epoch), asked)
     assert searcher(found, tmp_path / "out", cell).run()
     report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
     rates = {trial.number: float(trial.settings["learning_rate"]) for trial in report.trials}
     assert report.best is not None
-    assert rates[report.best.number] == max(rates.values())
+    assert (best := rates[report.best.number]) == max(rates.values())
+    assert report.best.rungs[4] == pytest.approx(4 * best if objective == "chrf" else 1 / (4 * best))
+    assert report.ranking[0] is report.best
     stopped = [trial for trial in report.trials if trial.state == "stopped"]
     assert stopped
     for trial in stopped:
@@ -286,6 +296,27 @@ def test_one_goes_on_where_it_is_among_the_best_third_of_those_that_were_there(
         assert trial is not None
         went_on.append(study.goes_on(trial.number, 1, loss, Spent()))
     assert went_on == [True, True, False, False, False, True, True, False]
+    assert study.goes_on(0, 1, losses[0], Spent()), "asked again after a kill, the answer is that of before"
+
+
+@pytest.mark.parametrize("objective", ["loss", "chrf"])
+def test_once_some_are_known_those_like_the_best_are_drawn(
+    objective: str, file: Callable[..., Path], tmp_path: Path
+) -> None:
+    found = dataclasses.replace(read_search(file(RATES), trials=30), objective=objective)
+    study, rates = Study(found, tmp_path), list[float]()
+    while (trial := study.take()) is not None:
+        rate = float(trial.values["learning_rate"])
+        study.goes_on(trial.number, found.rungs[-1], rate if objective == "chrf" else -rate, Spent())
+        rates.append(rate)
+    assert len(rates) == 30
+    assert sum(rate > 0.005 for rate in rates[15:]) > 10
+
+
+def test_ranks_are_read_as_people_say_them() -> None:
+    said = [result._ordinal(number) for number in (1, 2, 3, 4, 10, 11, 12, 13, 20, 21, 22, 101, 111)]
+    ends = ["st", "nd", "rd", "th", "th", "th", "th", "th", "th", "st", "nd", "st", "th"]
+    assert [word.lstrip("0123456789") for word in said] == ends
 
 
 def test_lists_are_drawn_without_repetition(file: Callable[..., Path], tmp_path: Path) -> None:

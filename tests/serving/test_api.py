@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.datastructures import Headers
 from stub_server import Shouting, ask, body, served, service, spans
 
 from repose.documents import html as pages
 from repose.documents.alignment import Spans
 from repose.serving import documents
-from repose.serving.access import Windows
+from repose.serving.access import Access, Windows, address_of
 from repose.serving.app import make_app
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
-from repose.serving.settings import Limits, default_req_limit
+from repose.serving.settings import Limits, ServeSettings, default_req_limit
 from repose.serving.spec import spec
 from repose.system.errors import ConfigError, DataError
 
@@ -607,6 +608,49 @@ def test_only_so_many_clients_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
     counts = [windows.count(str(client)) for client in range(25)]
     assert counts[-1] == 2
     assert sum(map(bool, counts)) <= 10
+
+
+def test_who_came_last_is_remembered_longest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.serving.access._MOST_CLIENTS", 10)
+    windows = Windows("minute")
+    for client in "abcdefghijca":
+        windows.add(client)
+    assert [windows.count(client) for client in "abcdefghij"] == [2, 1, 2, 1, 1, 1, 1, 1, 1, 1]
+    windows.add("k")
+    assert [client for client in "abcdefghijk" if not windows.count(client)] == ["b"]
+
+
+def test_keys_that_are_no_text_are_wrong_ones(tmp_path: Any) -> None:
+    (tmp_path / "keys").write_text("7\n")
+    access = Access(ServeSettings(runs=(), api_keys=tmp_path / "keys"))
+    for key in (7.5, ["7"], {"7": 7}, True, "\ud800"):
+        with pytest.raises(RequestError, match="Invalid API key"):
+            access.check("1.2.3.4", key)
+    assert access.check("1.2.3.4", "7") != "1.2.3.4"
+
+
+def test_nobody_gets_back_what_was_counted() -> None:
+    access = Access(ServeSettings(runs=(), limits=Limits(req_limit=3)))
+    access.charge("a", 2)
+    access.charge("a", 1, counted=2)
+    access.charge("a", 1)
+    with pytest.raises(RequestError, match="Slowdown"):
+        access.charge("a", 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "forwarded", "trusted", "address"),
+    [
+        ("192.0.2.1", "9.9.9.9", False, "192.0.2.1"),
+        ("192.0.2.1", "9.9.9.9", True, "9.9.9.9"),
+        ("192.0.2.1", "no address", True, "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "", True, "2001:db8:1:2::/64"),
+        (None, "", True, ""),
+    ],
+)
+def test_whom_a_request_is_from(host: str | None, forwarded: str, trusted: bool, address: str) -> None:
+    headers = Headers({"X-Forwarded-For": forwarded})
+    assert address_of(host, headers, trust_forwarded_for=trusted) == address
 
 
 def test_who_has_a_key_is_counted_by_it(tmp_path: Any) -> None:

@@ -1,11 +1,13 @@
 """Deadlines of requests, and clients that go away."""
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from repose.serving import waiting as waiting_module
 from repose.serving.waiting import Deadlines, GoneError, watched
 
 
@@ -74,15 +76,83 @@ def test_a_client_that_goes_ends_its_wait(*, before: bool) -> None:
     asyncio.run(test())
 
 
+def test_of_two_ends_the_first_counts() -> None:
+    async def wait() -> None:
+        with Deadlines().within(5) as waiting:
+            waiting.end(GoneError())
+            waiting.end(TimeoutError())
+            await asyncio.sleep(5)
+
+    async def test() -> None:
+        with pytest.raises(GoneError):
+            await wait()
+        await asyncio.sleep(0)  # no cancellation is left over
+
+    asyncio.run(test())
+
+
+def test_a_cancellation_from_outside_goes_before_an_end() -> None:
+    async def test() -> None:
+        async def wait() -> None:
+            with Deadlines().within(5) as waiting:
+                waiting.end(GoneError())
+                await asyncio.sleep(5)
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(test())
+
+
+def test_an_error_of_what_was_done_stays_one() -> None:
+    async def wait() -> None:
+        with Deadlines().within(5) as waiting:
+            waiting.end(GoneError())
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(5)
+            raise ValueError("of its own")
+
+    async def test() -> None:
+        with pytest.raises(ValueError, match="of its own"):
+            await wait()
+        await asyncio.sleep(0)  # no cancellation is left over
+
+    asyncio.run(test())
+
+
+def test_a_deadline_is_of_its_context_and_the_clock_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting_module, "_PRECISION", 0.0)
+
+    async def test() -> None:
+        deadlines = Deadlines()
+        for _ in range(2):
+            with deadlines.within(0):
+                pass
+            for _ in range(9):
+                await asyncio.sleep(0)  # it passes, and nobody waits any more
+            with pytest.raises(TimeoutError), deadlines.within(0):
+                await asyncio.sleep(5)
+
+    asyncio.run(test())
+
+
 def test_a_server_without_such_connections_is_asked() -> None:
+    messages = iter(["http.request", "http.disconnect"])
+
     async def gone() -> Any:
         await asyncio.sleep(0.01)
-        return {"type": "http.disconnect"}
+        return {"type": next(messages)}
 
     async def test() -> None:
         with pytest.raises(GoneError), Deadlines().within(5) as waiting, watched({"state": {}}, gone, waiting):
             await asyncio.sleep(5)
+        assert next(messages, None) is None
         with Deadlines().within(5) as waiting, watched({"state": {}}, _never, waiting):
             await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody is asked any more"
 
     asyncio.run(test())

@@ -10,7 +10,7 @@ from repose.model.transformer import build
 from repose.tasks.translation import TASK
 from repose.training import validation
 from repose.training.distributed import World
-from repose.training.validation import validate
+from repose.training.validation import PerExample, per_example, validate
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -57,6 +57,33 @@ def test_source_gain_is_the_difference_of_two_losses(lab: Any) -> None:
     assert figures["source_gain"] == pytest.approx(float(wrong - right), abs=1e-6)
 
 
+def test_source_gain_is_of_the_examples_that_were_read_twice() -> None:
+    numbers = [np.array(row, dtype=float) for row in ([1, 2, 3], [0, 1, 0], [1, 2, 4], [0, 5, 0])]
+    nll, correct, tokens, other_nll = numbers
+    few = PerExample(nll, correct, tokens.astype(int), other_nll, mismatched=np.array([False, True, False]))
+    assert few.figures(3)["source_gain"] == (5 - 2) / 2
+
+
+def test_of_a_large_set_a_share_of_all_lengths_is_read_with_other_sources(
+    lab: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 20)
+    monkeypatch.setattr(validation, "MISMATCHED", 8)
+    data = PairDataset.open(lab.valid)
+    model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
+    mismatched = per_example(model, TASK, data, world=ALONE).mismatched
+    assert mismatched.sum() == pytest.approx(len(data) / (len(data) // 8), abs=3)
+    longer = np.maximum(data.src_lengths, data.tgt_lengths)
+    assert longer[mismatched].max() > np.median(longer) > longer[mismatched].min()
+
+
+def test_an_example_alone_in_its_batch_has_no_other_source(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 1)
+    model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
+    figures = validate(model, TASK, PairDataset.open(lab.valid), keras_batch=10, world=ALONE)
+    assert "source_gain" not in figures
+
+
 def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
     data = PairDataset.open(lab.valid)
@@ -78,3 +105,5 @@ def test_no_batch_is_larger_than_the_budget(lab: Any, monkeypatch: pytest.Monkey
     for indices in batches:
         longest = max(data.src_lengths[indices].max(), data.tgt_lengths[indices].max())
         assert longest * len(indices) <= 30
+    longest_of = [max(data.src_lengths[i].max(), data.tgt_lengths[i].max()) for i in batches]
+    assert longest_of == sorted(longest_of, reverse=True), "what does not fit fails at once"

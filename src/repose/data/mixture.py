@@ -13,12 +13,12 @@ def temperature_shares(sizes: Sequence[int], temperature: float) -> list[int]:
     """Pairs of each corpus in an epoch of as many pairs as there are: in proportion to size^(1/T).
 
     T = 1 reads every pair once; the higher T, the more alike the corpora's shares (Arivazhagan et al. 2019, arXiv
-    1907.05019, section 4.2, where T = 5 is used). At least one pair of each.
+    1907.05019, section 4.2, where T = 5 is used). So each has at least one.
     """
     assert temperature >= 1
     largest = max(sizes)
     weights = [(size / largest) ** (1 / temperature) for size in sizes]
-    return [max(1, round(sum(sizes) * weight / sum(weights))) for weight in weights]
+    return [round(sum(sizes) * weight / sum(weights)) for weight in weights]
 
 
 class Mixture:

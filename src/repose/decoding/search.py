@@ -250,7 +250,7 @@ def _limits(max_lengths: Sequence[int]) -> Ints:
 
 def _select(state: State, rows: Ints, num_rows: int) -> None:
     """Reorder the state, unless all rows stay where they are or none is left."""
-    if len(rows) and not (len(rows) == num_rows and np.array_equal(rows, np.arange(num_rows))):
+    if len(rows) and not np.array_equal(rows, np.arange(num_rows)):
         state.select(rows)
 
 

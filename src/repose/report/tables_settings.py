@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from repose.config.run_id import measuring
 from repose.data import advice
-from repose.data.findings import Finding, known
+from repose.data.findings import Finding, known_findings
 from repose.model.architecture import DROPOUTS
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
@@ -68,7 +68,7 @@ def check_table(runs: RunSet) -> Table | None:
     found: dict[tuple[str, Finding], None] = {}
     for run in runs.runs:
         data = run.records.data
-        found |= dict.fromkeys((run.corpus, one) for one in known(data.findings if data else ()))
+        found |= dict.fromkeys((run.corpus, one) for one in known_findings(data.findings if data else ()))
     if not found:
         return None
     columns = [Column(name, numeric=False) for name in ("corpus", "found", "where")]

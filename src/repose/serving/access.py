@@ -106,7 +106,7 @@ class Access:
     def charge(self, client: str, cost: int, *, counted: int = 0) -> None:
         """Count a request, or the rest of one of which so much has been counted. Raises RequestError."""
         for unit, limit, requests in self._requests:
-            more = max(0, min(cost, limit) - min(counted, limit))  # what costs more than all has to come alone
+            more = max(0, min(cost, limit) - counted)  # what costs more than all has to come alone
             if requests.add(client, more) > limit:
                 raise slow_down(limit, unit, requests.seconds_left(client))
 
