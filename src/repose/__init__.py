@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from repose.decoding.load import load
     from repose.decoding.sampling import Sampling
     from repose.decoding.translator import Hypothesis, Translation, Translator
+    from repose.documents.job import translate_text
     from repose.exporting.base import Exported
     from repose.exporting.targets import export
     from repose.model.architecture import Architecture
@@ -29,14 +30,31 @@ if TYPE_CHECKING:
     from repose.runs.api import evaluate, train
     from repose.runs.run import RunResult
     from repose.saved_model.api import build, presets
-    from repose.system.errors import ReposeError
+    from repose.system.errors import (
+        BusyError,
+        CheckpointError,
+        ConfigError,
+        DataError,
+        DeviceError,
+        HubError,
+        MissingExtraError,
+        ReposeError,
+        WriteError,
+    )
 
 __all__ = [
     "Architecture",
     "AuditReport",
+    "BusyError",
+    "CheckpointError",
+    "ConfigError",
+    "DataError",
+    "DeviceError",
     "Experiment",
     "Exported",
+    "HubError",
     "Hypothesis",
+    "MissingExtraError",
     "ReposeError",
     "RunResult",
     "Sampling",
@@ -44,6 +62,7 @@ __all__ = [
     "Transformer",
     "Translation",
     "Translator",
+    "WriteError",
     "__version__",
     "audit",
     "build",
@@ -52,14 +71,22 @@ __all__ = [
     "load",
     "presets",
     "train",
+    "translate_text",
 ]
 
 _HOMES = {
     "Architecture": "repose.model.architecture",
     "AuditReport": "repose.model.audit",
+    "BusyError": "repose.system.errors",
+    "CheckpointError": "repose.system.errors",
+    "ConfigError": "repose.system.errors",
+    "DataError": "repose.system.errors",
+    "DeviceError": "repose.system.errors",
     "Experiment": "repose.config.experiment",
     "Exported": "repose.exporting.base",
+    "HubError": "repose.system.errors",
     "Hypothesis": "repose.decoding.translator",
+    "MissingExtraError": "repose.system.errors",
     "ReposeError": "repose.system.errors",
     "RunResult": "repose.runs.run",
     "Sampling": "repose.decoding.sampling",
@@ -67,6 +94,7 @@ _HOMES = {
     "Transformer": "repose.model.transformer",
     "Translation": "repose.decoding.translator",
     "Translator": "repose.decoding.translator",
+    "WriteError": "repose.system.errors",
     "audit": "repose.model.audit",
     "build": "repose.saved_model.api",
     "evaluate": "repose.runs.api",
@@ -74,6 +102,7 @@ _HOMES = {
     "load": "repose.decoding.load",
     "presets": "repose.saved_model.api",
     "train": "repose.runs.api",
+    "translate_text": "repose.documents.job",
 }
 
 
@@ -82,7 +111,10 @@ if not TYPE_CHECKING:  # type checkers know the names above, and no others
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
             raise AttributeError(f"module 'repose' has no attribute {name!r}")
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        from repose.system.errors import naming_extras
+
+        with naming_extras():
+            return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -287,7 +287,7 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
         reversing.translate("ka")
     for nothing in (None, 1, b"ka"):
         texts: Any = ["ka", nothing]
-        with pytest.raises(ConfigError, match="translate takes sentences, not"):
+        with pytest.raises(ConfigError, match=rf"translate takes sentences, not {nothing!r} \(item 1\)"):
             reversing.translate(texts)
         for pair in ((texts, ["ka", "ka"]), (["ka", "ka"], texts)):
             with pytest.raises(ConfigError, match=f"score takes sentences, not {nothing!r}"):

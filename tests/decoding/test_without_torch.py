@@ -140,8 +140,17 @@ def test_what_needs_torch_says_so(environment: tuple[Path, int], model: Path, tm
         assert "pip install 'repose-nmt[train]'" in done.stderr
         assert "Traceback" not in done.stderr
     repose.export(model, to="onnx", out=tmp_path / "out")
-    program = (
-        "import repose, sys\ntry:\n    repose.load(sys.argv[1]).model\nexcept ValueError as error:\n    print(error)"
-    )
-    done = run(environment[0], f"exec({program!r})", str(tmp_path / "out"))
-    assert "this needs the torch model, which an export does not hold" in done.stdout, done.stderr
+    program = """
+import repose, sys
+for call in ("repose.load(sys.argv[1]).model", "repose.load(sys.argv[2], 'auto')", "repose.train", "repose.audit"):
+    try:
+        eval(call)
+    except repose.ReposeError as error:
+        print(error)
+"""
+    done = run(environment[0], f"exec({program!r})", str(tmp_path / "out"), str(model))
+    assert done.returncode == 0, done.stderr
+    of_export, *others = done.stdout.splitlines()
+    assert "this needs the torch model, which an export does not hold" in of_export
+    assert len(others) == 3
+    assert all("pip install 'repose-nmt[train]'" in sentence for sentence in others), others

@@ -16,7 +16,7 @@ from repose.documents import job as documents_job
 from repose.documents.alignment import Spans, for_placement, token_spans, units_of, words_of
 from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
-from repose.documents.job import Job, Reader, translate_document
+from repose.documents.job import Job, Reader, translate_document, translate_text
 from repose.documents.plain import PlainDocument
 from repose.system.errors import ConfigError, DataError
 
@@ -145,6 +145,26 @@ def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
     assert found.decode() == "A B C\nD"
 
 
+def test_a_text_is_translated_in_one_call() -> None:
+    def translate(texts: list[str], attention: bool, to: str | None, beam_size: int) -> list[Translation]:
+        assert (attention, to, beam_size) == (False, None, 2)
+        return [Translation(text.upper(), 0.0, (), (), False) for text in texts]
+
+    tokenizer = SimpleNamespace(encode=str.split, most_tokens=len, spans=None)
+    model: Any = SimpleNamespace(
+        tag=None,
+        max_length=99,
+        config={"src_lang": "en"},
+        src_tokenizer=tokenizer,
+        tgt_tokenizer=None,
+        translate=translate,
+    )
+    text = "One is here. Two, too.\r\n\n  - Three\t2026\n"
+    assert translate_text(model, text, beam_size=2) == text.upper()
+    with pytest.raises(ConfigError, match="translate_text takes a text"):
+        translate_text(model, ["One."])  # type: ignore[arg-type]
+
+
 def test_a_translation_of_each_sentence_is_asked_for() -> None:
     job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
     for number in (0, 1, 3):
@@ -263,6 +283,8 @@ def test_unknown_suffixes() -> None:
     for suffix in (".pdf", ""):
         with pytest.raises(ConfigError, match="cannot be translated"):
             read_document(b"", suffix)
+    with pytest.raises(ConfigError, match="takes the bytes of a file, not str"):
+        read_document("One.", ".txt")  # type: ignore[arg-type]
     assert [suffix for suffix, each in FORMATS.items() if not each.archive] == [".txt", ".html", ".htm", ".srt", ".vtt"]
 
 

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,12 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
         ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
         ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),
         ("pairs.tsv", {"out": "."}, ConfigError, "and no run"),
+        ("pairs.tsv", {"out": None}, ConfigError, "out is None, but must be the path"),
+        ("pairs.tsv", {"progress": "bar"}, ConfigError, "there is no progress 'bar'"),
+        ("pairs.tsv", {"stop_after": "5"}, ConfigError, "stop_after = '5'"),
+        (3, {}, ConfigError, "int names none: write them to one"),
+        ({"src": ["a"]}, {}, ConfigError, "dict names none"),
+        ([("O gato.", "The cat.")], {}, ConfigError, "tuple names none"),
     ],
 )
 def test_wrong_input(
@@ -124,6 +131,41 @@ def test_values_of_settings_may_be_numpys_and_paths(corpus: Path, tmp_path: Path
     experiment = RunFolder(tmp_path / "run").config().experiment
     assert (experiment.training.seed, experiment.corpus.valid) == (3, (str(corpus),))
     assert experiment.training.learning_rate == 0.5
+
+
+def test_settings_may_be_in_tables(corpus: Path, tmp_path: Path) -> None:
+    train(corpus, tmp_path / "run", settings={**SMALL, "training": {"seed": 4, "epochs": 1}}, stop_after=1)
+    assert RunFolder(tmp_path / "run").config().experiment.training.seed == 4
+
+
+def test_lines_of_progress_are_said(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    result = train(corpus, tmp_path / "run", progress="lines", say=said.append)
+    assert any(sentence.startswith("epoch 1") for sentence in said)
+    assert any("reference:" in sentence for sentence in said)
+    assert capsys.readouterr() == ("", "")
+    assert RunFolder(result.folder).records().of_kind("valid")
+
+
+def test_another_thread_stops_a_training_that_hears_no_signals(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, results = threading.Event(), list[repose.RunResult]()
+    update = Trainer._update
+
+    def updated(self: Trainer, *arguments: Any) -> Any:
+        update(self, *arguments)
+        stop.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_update", updated)
+        thread = threading.Thread(target=lambda: results.append(train(corpus, tmp_path / "run", stop=stop)))
+        thread.start()
+        thread.join()
+    (result,) = results
+    assert (result.outcome.status, result.outcome.reason, result.scores) == ("stopped", "stop", None)
+    assert 1 <= result.outcome.update <= 2
+    assert train(corpus, tmp_path / "run").outcome.status == "done"
 
 
 def test_a_memory_that_was_moved_goes_on(corpus: Path, tmp_path: Path) -> None:

@@ -45,6 +45,16 @@ def test_a_signal_is_remembered_or_ends_at_once(name: str) -> None:
     assert not isinstance(caught.value, Exception)
 
 
+def test_an_event_asks_until_a_signal_says_more() -> None:
+    stop = threading.Event()
+    with StopSignals(stop) as signals:
+        assert signals.received is None
+        stop.set()
+        assert signals.received == "stop"
+        send("SIGTERM")
+        assert signals.received == "SIGTERM"
+
+
 def test_the_first_signal_counts_and_a_second_interrupt_ends_at_once() -> None:
     with StopSignals() as signals:
         send("SIGTERM")

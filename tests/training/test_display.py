@@ -24,16 +24,16 @@ def test_time_left_in_words(progress: Progress, words: str) -> None:
 
 
 def test_lines_say_how_far_a_slow_training_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    now = [100.0]
+    now, said = [100.0], list[str]()
     monkeypatch.setattr("repose.training.display.time.monotonic", lambda: now[0])
-    lines = Lines()
+    lines = Lines(said.append)
     lines.advance(Progress(1, 1360, seconds_left=700.0))
     now[0] += 31
     lines.advance(Progress(340, 1360, epoch=2, seconds_left=722.0))
     lines.advance(Progress(341, 1360, epoch=2, seconds_left=722.0))
-    assert capsys.readouterr().err == "epoch 2, update 340 of 1,360, 12 min left\n"
+    assert said == ["epoch 2, update 340 of 1,360, 12 min left"]
 
 
 def test_the_line_that_moves_shows_the_epoch_of_the_last_update() -> None:

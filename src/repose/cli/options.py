@@ -25,7 +25,7 @@ NoRepeat = Annotated[
     int | None, Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops (default: none).")
 ]
 To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
-Device = Annotated[str, Option(help="cpu, cuda, cuda:1 or mps.")]
+Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 TrainingDevice = Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")]
 Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")]
 Workers = Annotated[

@@ -385,7 +385,13 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Experiment:
-    """Everything that defines a training and its measurement. The default architecture is `reinforced`."""
+    """Everything that defines a training and its measurement. The default architecture is `reinforced`.
+
+    Sections may be given as tables: Experiment(corpus={"train": ["corpus.pt", "corpus.en"]}, training={"epochs": 5}).
+    What is left out has the papers' values, such as 4,000 updates of warm-up, which are too many for a small corpus:
+    `repose.train` with `settings` begins with the recipe for so many pairs instead. Making one raises
+    pydantic.ValidationError (a ValueError) for an unknown value or field.
+    """
 
     corpus: CorpusConfig = dataclasses.field(default_factory=CorpusConfig)
     tokenizer: TokenizerConfig = dataclasses.field(default_factory=TokenizerConfig)

@@ -15,7 +15,7 @@ from repose.decoding.translator import MODEL_KIND, Translator
 from repose.graphs import folder as graphs
 from repose.saved_model import directory, hub
 from repose.system.device import device_name
-from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
+from repose.system.errors import CheckpointError, ConfigError, WriteError, naming_extras, unknown
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
 
 
+@naming_extras()
 def load(
     folder: str | Path,
     device: "str | torch.device" = "cpu",
@@ -33,15 +34,16 @@ def load(
     """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
     (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
 
-    `device`: cpu, cuda, cuda:1 or mps, or a `torch.device`. `workers`: processes. `precision`: fp32, the default, or
-    int8, which is faster on a CPU, and translates a few sentences otherwise. `engine`: torch computes with the model
-    itself, on any device; onnx with graphs of it, on a CPU, which is faster, in fp32 with the same results but for
-    rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU where the extra `fast` is
-    installed, and else torch.
+    `device`: cpu, cuda, cuda:1 or mps, a `torch.device`, or auto (cuda where there is one). `workers`: processes.
+    `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few sentences otherwise.
+    `engine`: torch computes with the model itself, on any device; onnx with graphs of it, on a CPU, which is faster, in
+    fp32 with the same results but for rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU
+    where the extra `fast` is installed, and else torch.
 
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
     for an unknown device, ConfigError for an engine or a precision that is unknown, or that this folder cannot have,
-    and WriteError where the engine is onnx and the cache cannot be written.
+    MissingExtraError where what should compute is not installed, and WriteError where the engine is onnx and the cache
+    cannot be written.
     """
     device = device_name(device)
     names = (*get_args(EngineName), "auto")

@@ -23,7 +23,7 @@ from repose.model.architecture import Architecture
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import CheckpointError, ConfigError, DataError
+from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
 from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ class Translator:
         return self.engine.precision
 
     @property
+    @naming_extras()
     def model(self) -> "Transformer":
         """The torch model: what the engine torch computes with, and beside another one a copy, which changes nothing.
 
@@ -211,7 +212,7 @@ class Translator:
     ) -> list[Translation]:
         """One translation for each text, in order. A blank text is translated as an empty one.
 
-        Each text is read as one sentence, as in training: `repose.documents` splits longer ones.
+        Each text is read as one sentence, as in training: `repose.translate_text` splits longer ones.
 
         `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's.
         `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
@@ -390,8 +391,9 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
         raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}: give one of its columns")
     texts = list(texts)
-    if wrong := [text for text in texts if not isinstance(text, str)]:
-        raise ConfigError(f"{verb} takes sentences, not {wrong[0]!r:.60}")
+    for place, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ConfigError(f"{verb} takes sentences, not {text!r:.50} (item {place})")
     return [text.rstrip("\r\n") for text in texts]
 
 

@@ -47,8 +47,11 @@ FORMATS: dict[str, Format] = {
 def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Document:
     """A file's content, by the suffix of its name, such as ".docx". `paragraphs`: of plain text, see `PlainDocument`.
 
-    Raises ConfigError for a suffix that is not known, DataError for a file that is damaged or not what it says.
+    Raises ConfigError for a suffix that is not known and for anything but bytes, DataError for a file that is damaged
+    or not what it says.
     """
+    if not isinstance(data, bytes):
+        raise ConfigError(f"read_document takes the bytes of a file, not {type(data).__name__}: text.encode() has them")
     format_ = FORMATS.get(suffix.lower())
     if format_ is None:
         what = f"files that end in {suffix!r}" if suffix else "files without a suffix"

@@ -15,8 +15,9 @@ from repose.decoding.lengths import lengths_of
 from repose.decoding.parts import Part, language_of, parts_of, pieces_together
 from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
+from repose.documents.plain import PlainDocument
 from repose.documents.segment import Document, Placed, Segment, Text
-from repose.system.errors import DataError
+from repose.system.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from repose.decoding.translator import Translation, Translator
@@ -95,6 +96,19 @@ def _on_one_line(translation: "Translation") -> "Translation":
     if len(translation.text.splitlines()) < 2:
         return translation
     return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
+
+
+def translate_text(translator: "Translator", text: str, *, to: str | None = None, **how: Any) -> str:
+    """A text of any length in the translator's language: line by line and sentence by sentence, put together with the
+    text's own line breaks and white space. What holds no letter stays as it is.
+
+    `to` and `how` as for `Translator.translate`, for one hypothesis. Raises ConfigError for anything but a text, and
+    what `translate` raises.
+    """
+    if not isinstance(text, str):
+        raise ConfigError(f"translate_text takes a text, not {text!r:.60}: Translator.translate takes lists")
+    job = Job(PlainDocument(text), Reader.of(translator, to))
+    return translate_document(translator, job, to=to, **how)[0].decode()
 
 
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:

@@ -20,7 +20,7 @@ from repose.runs.folder import unfinished
 from repose.saved_model.description import add_to_description, description_file, file_sizes, read_description
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
-from repose.system.errors import CheckpointError, ConfigError, WriteError, unknown
+from repose.system.errors import CheckpointError, ConfigError, WriteError, naming_extras, unknown
 from repose.system.files import locked_or_busy, making_lock, replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
@@ -45,6 +45,7 @@ def get_target(name: str) -> Target:
     return target
 
 
+@naming_extras()
 def export(
     run: str | Path, *, to: str, out: str | Path, precision: str = "fp32", single_file: bool = False
 ) -> Exported:

@@ -1,8 +1,9 @@
 """What a Python program calls to train and to measure; the commands of the same names do the same."""
 
 import signal
+import threading
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -41,22 +42,28 @@ def train(
     stop_after: int | None = None,
     progress: ProgressKind = "auto",
     say: Say = say,
+    stop: threading.Event | None = None,
 ) -> RunResult:
     """Trains a model on a parallel corpus and evaluates it, as `repose train` does; called again, it goes on.
 
     `corpus`: two aligned files or files of pairs; None with a `config` that names its own; or a whole experiment,
-    beside which no setting is given. `settings`: by name, such as {"training.epochs": 5} (`repose init` writes a file
-    with all of them). `start`: a trained model to go on from (`--from`). `workers`: processes, by default one per core
-    or GPU. `progress="none"` and `say=lambda sentence: None` keep it quiet.
+    beside which no setting is given. `settings`: by name, such as {"training.epochs": 5}, or in tables, as in an
+    experiment file (`repose init` writes one with all of them). `start`: a trained model to go on from (`--from`).
+    `workers`: processes, by default one per core or GPU.
+
+    `say` takes the sentences that tell what happens, one by one, and those of `progress`: "lines" (figures and example
+    translations as it goes on), "live" (a bar on a terminal, which `say` does not take), "auto" (one of the two) or
+    "none".
 
     Meanwhile, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the training, which saves its state; then they are raised again,
-    so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. `stop_after` so many updates returns instead, with
-    `outcome.status` "stopped" and without scores.
+    so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. Python hears signals in the main thread alone:
+    elsewhere, set the event `stop`, which is looked at after each update. That, and `stop_after` so many updates,
+    return with `outcome.status` "stopped" and without scores.
 
     Raises ConfigError for settings that cannot be used and where `out` holds something other than a run, DataError for
     files, and CheckpointError where `out` holds another run.
     """
-    folder = Path(out)
+    folder = _path("out", out)
     refuse_other_files(folder)
     if isinstance(corpus, Experiment):
         if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
@@ -65,7 +72,7 @@ def train(
     else:
         if settings is not None and not isinstance(settings, Mapping):
             raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
-        named = dict(settings or {})
+        named = _by_name(settings or {})
         for name, files in (("corpus.valid", valid), ("corpus.test", test)):
             if files is not None and name in named:
                 raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
@@ -77,12 +84,13 @@ def train(
             None if config is None else str(config),
             preset,
             overrides,
-            None if start is None else Path(start),
+            None if start is None else _path("start", start),
             None if synthetic is None else tuple(_paths(synthetic)),
             out=folder,
             say=say,
         ).experiment
-    result = run(experiment, folder, device=device, workers=workers, stop_after=stop_after, progress=progress, say=say)
+    how: dict[str, Any] = {"workers": workers, "stop_after": stop_after, "progress": progress, "stop": stop}
+    result = run(experiment, folder, device=device, say=say, **how)
     if (number := signal.Signals.__members__.get(result.outcome.reason)) is not None:
         signal.raise_signal(number)
     return result
@@ -116,14 +124,14 @@ def evaluate(
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
-    folder, given = Path(model), _paths(files) if files else None
+    folder, given = _path("model", model), _paths(files) if files else None
     split = split or (unpacked(given[0]).stem if given else "test")
     if Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if isinstance(beam_sizes, int):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to)
-    place = None if out is None else Path(out)
+    place = None if out is None else _path("out", out)
     if place is not None:
         check_writable(place)
         _check_spares_run(place, folder, split, decoding, of_files=given is not None)
@@ -132,8 +140,31 @@ def evaluate(
     return task_of_model(folder).score_model(folder, given, split, place, device, decoding)
 
 
+def _path(name: str, value: object) -> Path:
+    if not isinstance(value, str | PurePath):
+        raise ConfigError(f"{name} is {value!r:.60}, but must be the path of a folder")
+    return Path(value)
+
+
 def _paths(files: Files) -> list[Path]:
-    return [Path(files)] if isinstance(files, str | Path) else [Path(path) for path in files]
+    """Raises ConfigError for sentences and tables in the place of files."""
+    given = [files] if isinstance(files, str | PurePath) else files
+    wrong = [one for one in (given if isinstance(given, Sequence) else [given]) if not isinstance(one, str | PurePath)]
+    if wrong:
+        what = type(wrong[0]).__name__
+        raise ConfigError(f"pairs are read from files, and {what} names none: write them to one first")
+    return [Path(path) for path in given]
+
+
+def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by "section.field", those in tables too."""
+    named: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            named |= {f"{name}.{field}": each for field, each in value.items()}
+        else:
+            named[name] = value
+    return named
 
 
 def _plain(value: Any) -> Any:

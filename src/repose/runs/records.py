@@ -50,6 +50,8 @@ class EndReason(enum.StrEnum):
     SIGTERM = "SIGTERM"
     SIGUSR1 = "SIGUSR1"
     SIGHUP = "SIGHUP"
+    ASKED = "stop"
+    """The program that called the training set its event."""
     OTHER_WORKER = "other_worker"
     """A signal to another worker."""
 
@@ -63,6 +65,7 @@ class EndReason(enum.StrEnum):
             EndReason.PATIENCE: f"no better {judge} in {counted(training.patience or 0, 'validation')}",
             EndReason.STOP_AFTER: "--stop-after",
             EndReason.UNTIL_EPOCH: "as many epochs as asked for",
+            EndReason.ASKED: "as asked",
             EndReason.OTHER_WORKER: "a signal to another worker",
         }
         return words.get(self, self.value)

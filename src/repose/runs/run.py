@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus
 from repose.tasks.corpus_files import languages_of, with_languages
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
-from repose.training.display import ProgressKind
+from repose.training.display import ProgressKind, check_progress
 from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import read_whole
@@ -38,6 +39,8 @@ from repose.training.run import check_stop_after, train
 class RunResult:
     """How a run stands."""
 
+    folder: Path
+    """Its run directory (docs/own-corpus.md says what is in it)."""
     outcome: Outcome
     run_id: str
     """"" where it was stopped before its data was prepared."""
@@ -57,6 +60,7 @@ def run(
     progress: ProgressKind = "auto",
     tensorboard: bool = False,
     say: Say = lambda _: None,
+    stop: threading.Event | None = None,
 ) -> RunResult:
     """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
 
@@ -65,6 +69,7 @@ def run(
     Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
     """
     check_stop_after(stop_after)
+    check_progress(progress)
     task = get_task(experiment.training.task)
     experiment = with_languages(experiment)
     if experiment.looks_ahead:
@@ -75,7 +80,7 @@ def run(
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
     say = say if is_first else lambda _: None
-    identity, outcome, scores, signals = "", None, None, StopSignals()
+    identity, outcome, scores, signals = "", None, None, StopSignals(stop)
     try:
         with interruptible():
             if is_first:
@@ -97,6 +102,7 @@ def run(
                 evaluate=task.validation_figures(experiment, data),
                 samples=None if progress == "none" else task.validation_samples(data),
                 signals=signals,
+                say=say,
             )
             if signals.received is not None:
                 raise Interrupted(signals.received)
@@ -108,7 +114,7 @@ def run(
         reason = EndReason(signal.name)
         reached = (0, {}) if outcome is None else (outcome.update, outcome.metrics)
         outcome = Outcome(RunStatus.STOPPED, reason, *reached)
-    return RunResult(outcome, identity, scores)
+    return RunResult(folder, outcome, identity, scores)
 
 
 def _check_before_reading(experiment: Experiment, folder: Path, device: str, workers: int | None) -> None:

@@ -25,14 +25,24 @@ _dtypes: list["torch.dtype"] = []
 
 
 def device_name(device: object) -> str:
-    """The name of a device that is given by its name or as torch's object; the one CPU is "cpu". Raises ConfigError for
-    anything else."""
+    """The name of a device that is given by its name or as torch's object; the one CPU is "cpu", and "auto" is cuda
+    where there is one. Raises ConfigError for anything else."""
     torch = sys.modules.get("torch")  # whoever has such an object has loaded it
     if torch is not None and isinstance(device, torch.device):
         device = str(device)
     if not isinstance(device, str):
         raise ConfigError(f"device is {device!r}, but must be the name of one, such as 'cpu' or 'cuda'")
+    if device == "auto":
+        return _best_device()
     return "cpu" if device == "cpu:0" else device
+
+
+def _best_device() -> str:
+    try:
+        import torch
+    except ModuleNotFoundError:  # only graphs can be computed here, on the CPU
+        return "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def find_device(name: str) -> "torch.device":

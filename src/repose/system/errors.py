@@ -1,8 +1,9 @@
 """Errors that a user can cause and mend: one sentence that says what is wrong and what to do."""
 
+import contextlib
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -12,6 +13,10 @@ class ReposeError(ValueError):
 
 class ConfigError(ReposeError):
     """A setting, preset, key or command-line value that cannot be used (exit code 2)."""
+
+
+class MissingExtraError(ConfigError, ImportError):
+    """A library that is not installed; the sentence says which extra of this package brings it."""
 
 
 class DataError(ReposeError):
@@ -53,6 +58,21 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
 
 
+def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
+    """The same with the extra to install; None for a library that none brings."""
+    extra = EXTRA_OF.get((error.name or "").partition(".")[0])
+    return None if extra is None else MissingExtraError(f"this needs {error.name}: pip install 'repose-nmt[{extra}]'")
+
+
+@contextlib.contextmanager
+def naming_extras() -> Iterator[None]:
+    """Within, and in a function that it decorates, a library that is missing raises MissingExtraError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error) or error from None
+
+
 class UserMessage(NamedTuple):
     """What a user is told of an error."""
 
@@ -66,8 +86,8 @@ def user_message(error: BaseException) -> UserMessage | None:
         return UserMessage(str(error), 2 if isinstance(error, ConfigError) else 1)
     if is_out_of_memory(error):
         return UserMessage(OUT_OF_MEMORY, 1)
-    if isinstance(error, ModuleNotFoundError) and (extra := EXTRA_OF.get((error.name or "").partition(".")[0])):
-        return UserMessage(f"this needs {error.name}: pip install 'repose-nmt[{extra}]'", 2)
+    if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)) is not None:
+        return UserMessage(str(missing), 2)
     if isinstance(error, OSError):  # without its number, and with its file if it has one
         what = error.strerror or str(error)
         return UserMessage(what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1)

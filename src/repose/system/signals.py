@@ -12,6 +12,8 @@ from types import FrameType
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1") if hasattr(signal, name))
 _BUT_CTRL_C = tuple(number for number in _SIGNALS if number != signal.SIGINT)
 Handler = Callable[[int, FrameType | None], None]
+ASKED = "stop"
+"""What stands for a signal's name where a program asks its own training to stop."""
 
 
 class Interrupted(BaseException):
@@ -99,23 +101,30 @@ def holding_back_signals() -> Iterator[None]:
 class StopSignals(contextlib.ExitStack):
     """While entered, remembers the first of these signals instead of dying of it.
 
-    A second SIGINT is not held back: whoever presses Ctrl-C twice means now.
+    A second SIGINT is not held back: whoever presses Ctrl-C twice means now. `stop` is a request without a signal,
+    which any thread can make.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stop: threading.Event | None = None) -> None:
         super().__init__()
-        self.received: str | None = None
-        """Name of the first signal that came."""
+        self._first: str | None = None
+        self._stop = stop
+
+    @property
+    def received(self) -> str | None:
+        """Name of the first signal that came, or "stop" where only the event asks; None where nothing does."""
+        is_asked = self._stop is not None and self._stop.is_set()
+        return self._first or (ASKED if is_asked else None)
 
     def __enter__(self) -> "StopSignals":
         self.enter_context(handled_by(self._handle))
         return self
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGINT and self.received == "SIGINT":
+        if number == signal.SIGINT and self._first == "SIGINT":
             raise KeyboardInterrupt
-        if self.received is None:
-            self.received = signal.Signals(number).name
+        if self._first is None:
+            self._first = signal.Signals(number).name
 
 
 def ignore_in_helper_process() -> None:

@@ -3,10 +3,11 @@
 import sys
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from repose.runs.records import Record
-from repose.system.terminal import duration
+from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import Say, duration
 
 ProgressKind = Literal["auto", "live", "lines", "none"]
 
@@ -79,8 +80,9 @@ class Lines(_Watched):
 
     SECONDS = 30.0
 
-    def __init__(self) -> None:
+    def __init__(self, say: Say) -> None:
         super().__init__()
+        self._say = say
         self._shown = time.monotonic()
 
     def advance(self, progress: Progress) -> None:
@@ -95,7 +97,7 @@ class Lines(_Watched):
 
     def note(self, text: str) -> None:
         self._shown = time.monotonic()
-        print(text, file=sys.stderr, flush=True)
+        self._say(text)
 
 
 class Live(_Watched):
@@ -148,8 +150,14 @@ class Live(_Watched):
         self._progress.stop()
 
 
-def make_display(kind: ProgressKind) -> Display:
-    """`auto`: live where stderr is a terminal, else lines."""
+def check_progress(kind: ProgressKind) -> None:
+    """Raises ConfigError for a way to show progress that is unknown."""
+    if kind not in get_args(ProgressKind):
+        raise ConfigError(unknown("progress", kind, get_args(ProgressKind)))
+
+
+def make_display(kind: ProgressKind, say: Say) -> Display:
+    """`auto`: live where stderr is a terminal, else lines, which `say` takes."""
     if kind == "none":
         return Display()
-    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines()
+    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines(say)

@@ -13,8 +13,9 @@ from repose.runs.records import RunStatus
 from repose.system.device import tuned
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import locked_or_busy, remove_half_written, writing
+from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
-from repose.system.terminal import counted
+from repose.system.terminal import Say, counted, say
 from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
 from repose.training.display import ProgressKind, make_display
@@ -50,6 +51,7 @@ def train(
     evaluate: Evaluate | None = None,
     samples: Samples | None = None,
     signals: StopSignals | None = None,
+    say: Say = say,
 ) -> Outcome:
     """Train in a run directory until the recipe's limits are reached, going on from its checkpoint if it has one.
 
@@ -57,7 +59,7 @@ def train(
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
     this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated where a
     validation is due then. `signals`: where to remember a signal that came. `samples`: sentences to show at
-    validations. Under torchrun or SLURM every process calls this alike.
+    validations. `say`: takes the lines of `progress`. Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
     Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
@@ -82,7 +84,7 @@ def train(
                 state.share_out(world.size, torch.get_num_threads())
                 if world.rank > 0:  # as started workers, which are not given them
                     evaluate = samples = None
-                return _train_as_worker(world, state, options, signals, note, evaluate, samples)
+                return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
         with _locked(run, World(0, 1, chosen)):
             if (finished := _finished(run)) is not None:
                 return finished
@@ -91,7 +93,7 @@ def train(
                 return _done(run, state)
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
-                return _train_as_worker(world, state, options, signals, note, evaluate, samples)
+                return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
 
 
 def _done(run: RunFolder, state: State) -> Outcome:
@@ -117,8 +119,8 @@ def _finished(run: RunFolder) -> Outcome | None:
 
 def check_stop_after(stop_after: int | None) -> None:
     """Raises ConfigError for a number of updates that a training cannot stop after."""
-    if stop_after is not None and stop_after < 1:
-        raise ConfigError(f"stop_after = {stop_after}, but a training can stop after 1 update at the earliest")
+    if stop_after is not None and not (is_whole(stop_after) and stop_after >= 1):
+        raise ConfigError(f"stop_after = {stop_after!r}, but a training can stop after 1 update at the earliest")
 
 
 def _follow(world: World, state: State, options: _Options) -> None:
@@ -177,6 +179,7 @@ def _train_as_worker(
     note: str | None,
     evaluate: Evaluate | None = None,
     samples: Samples | None = None,
+    say: Say = say,
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
     if state.done is not None:
@@ -190,7 +193,7 @@ def _train_as_worker(
         writer = None
         if world.rank == 0:
             checkpoint.prune(run, state.snapshot_updates)
-            written, display = (state.metrics_bytes, state.metrics_crc32), make_display(options.progress)
+            written, display = (state.metrics_bytes, state.metrics_crc32), make_display(options.progress, say)
             journal = Journal(run, job.data, display, written, tensorboard=options.tensorboard)
             stack.enter_context(journal)
             threads = f" of {counted(state.threads, 'thread')}" if world.device.type == "cpu" else ""
