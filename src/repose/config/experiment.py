@@ -272,7 +272,7 @@ class TrainingConfig:
     seed: Seed = 0
     """Seed of initial values, order of batches and dropout."""
     schedule: Literal["noam", "inverse_sqrt", "linear", "constant", "plateau"] = "noam"
-    """Learning rate over updates; `noam` is Vaswani's (2410.04731, eq. 15)."""
+    """Learning rate over updates; `noam` is Vaswani's (arXiv 2410.04731, eq. 15)."""
     learning_rate: Positive = 1.0
     """Factor on the schedule for `noam`; the peak for the others."""
     warmup_updates: AtLeastZero = 4000
