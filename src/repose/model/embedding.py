@@ -74,7 +74,8 @@ class Embedding(nn.Module):
 
     With `after_concat` TN runs over both halves of the concatenation. With `every_layer` this is the first layer's
     normalisation; the stacks do the later ones.
-    Differs from the paper: Fig. 1's caption puts concatenation before normalisation; eq. 8-11 decide.
+    The introduction of arXiv 2410.04731 takes Fig. 1 (b) for the concatenation and (c) for the normalisation. The
+    caption has them the other way round, normalised first and then concatenated, as do eq. 8-11, and so it is here.
     """
 
     def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind) -> None:
