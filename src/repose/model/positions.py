@@ -268,7 +268,8 @@ def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "le
     interleaved: sin and cos of pos / 10000^(2i/d) in even and odd columns, pos from 0 (Vaswani et al. 3.5).
     halves: the same columns permuted, all sines before all cosines (TF tutorial).
     printed: arXiv 2410.04731 eq. 3 to the letter: pos i from 1, column j from 1, i / 10000^(2j/m) in *all* columns,
-        sine for j <= m/2 and cosine beyond; its cosine half is constant to about 1e-5.
+        sine for j <= m/2 and cosine beyond. The cosines' exponents go from 1 to 2, so that they hardly leave 1: by less
+        than 5e-5 in 128 positions of width 64.
     """
     if (shape := torch.empty(length, width)).is_meta:  # torch would import its compiler to compute nothing
         return shape
