@@ -89,11 +89,11 @@ class Architecture:
     """Which of the two embedding tables and the output projection are one matrix."""
 
     d_token: Count = 512
-    """Width of a token embedding (m in the papers). d_model is this, or twice this with `concat`."""
+    """Width of a token embedding (m in arXiv 2410.04731). d_model is this, or twice this with `concat`."""
     num_heads: Count = 8
     """Attention heads."""
     head_dim: Count = 64
-    """Width of a head's queries, keys and values (r and q in the papers)."""
+    """Width of a head's queries, keys and values (r and q in arXiv 2410.04731)."""
     d_ff: Count = 2048
     """Hidden width of the feed-forward layers."""
     num_encoder_layers: Layers = 6
