@@ -1,6 +1,7 @@
 """How long workers of one machine take to add their gradients up: shared memory, or gloo's all-reduce.
 
-Both are the project's own (`repose.training.exchange`), in turn on the same processes, for the two papers' models.
+Both are the project's own (`repose.training.exchange`), in turn on the same processes, for the two models of
+arXiv 2410.04731.
 
     python benchmarks/exchange.py --out exchange.json
 """
@@ -21,7 +22,7 @@ from repose.training.distributed import World
 from repose.training.exchange import AllReduce, SharedMemory
 
 SIZES = {"reinforced": 2_809_634, "baseline": 10_184_162}
-"""Elements of a gradient: the models' parameters at the papers' vocabularies."""
+"""Elements of a gradient: the models' parameters at the paper's vocabularies."""
 KINDS = {"shared memory": SharedMemory, "gloo all-reduce": AllReduce}
 
 

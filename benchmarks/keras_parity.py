@@ -2,7 +2,7 @@
 
 Builds `baseline` and `reinforced-lookahead` twice, once as this project's model and once from Keras' own layers in the
 order of the TensorFlow text tutorial "Neural machine translation with a Transformer and Keras" (the second with the
-changes of Hsiao and Dutta 2024, eqs. 4 to 19); copies every weight across; and compares logits over the real target
+changes of Hsiao and Dutta 2024, eqs. 4 to 14); copies every weight across; and compares logits over the real target
 positions of random padded batches. Controls spring one trap each on the Keras side and must differ, so that agreement
 means something. Also reads off how far Keras' initial values reach. See `docs/keras-parity.md`.
 

@@ -22,7 +22,7 @@ from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
 from repose.system.device import tuned
 
-ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; the papers' width, heads and target words
+ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; `baseline`: width, heads, target words
 
 
 class Pair(NamedTuple):

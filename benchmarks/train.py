@@ -12,7 +12,7 @@ plain Transformer train the `nearest` model, which does fewer.
     python benchmarks/train.py --precision bf16 --batches tokens1600 --contestants repose,torch
     python benchmarks/train.py --paper-epoch valid.pt.gz valid.en.gz test.pt.gz test.en.gz
 
-The last one times an epoch of the papers' size, 51,785 pairs as long as those of the files, on random token ids.
+The last one times an epoch of the paper's size, 51,785 pairs as long as those of the files, on random token ids.
 """
 
 import argparse
@@ -43,7 +43,7 @@ class Trainer(NamedTuple):
     script: str
     environment: str | None
     exact: bool = True
-    """Whether it has the papers' models; else the plain Transformer nearest to them."""
+    """Whether it has the paper's models; else the plain Transformer nearest to them."""
     cuda: bool = False
     """Whether it can be asked to run on a GPU."""
     one_process: bool = True
@@ -185,7 +185,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
-    """Epochs of the papers' pt→en training, updates alone, from their first batch to their last; on a CPU one."""
+    """Epochs of the paper's pt→en training, updates alone, from their first batch to their last; on a CPU one."""
     folder = workload.make_paper_epoch(args.paper_epoch)
     options = {"model": args.model, "precision": args.precision, "batches": "random64"}
     tokens = tokens_per_batch(folder, "random64")

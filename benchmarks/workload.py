@@ -9,8 +9,8 @@
     decode.npz      int32: src, src_offsets: 1,000 sources to be translated
     prepared/       the same pairs as `repose` keeps them for a training
 
-Vocabularies are those of the papers, 7,765 and 7,010: a text that yields fewer tokens leaves the last ones unused. The
-folder lies in repose's cache and is made once for each corpus.
+Vocabularies have the sizes that fit the paper's numbers of parameters, 7,765 and 7,010: a text that yields fewer tokens
+leaves the last ones unused. The folder lies in repose's cache and is made once for each corpus.
 """
 
 import argparse
@@ -39,9 +39,9 @@ from phrasebook.corpus import generate
 
 SRC_VOCAB_SIZE, TGT_VOCAB_SIZE = 7_765, 7_010
 MAX_TOKENS = 128
-"""Of a source with START and END, and of a target's labels (the papers' limit)."""
+"""Of a source with START and END, and of a target's labels (the paper's limit)."""
 PAPER_PAIRS = 51_785
-"""Training pairs of the papers' pt→en corpus (arXiv 2410.04731, section 3.1)."""
+"""Training pairs of the paper's pt→en corpus (arXiv 2410.04731, section 3.1)."""
 POLICIES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
 """Names of the lists of batches, each with the arguments of `repose.data.batching.Batches`; its seed is 0."""
 NUM_DECODED = 1000
@@ -97,7 +97,7 @@ def make_phrasebook(pairs: int = 20_000) -> Path:
 
 
 def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
-    """Random ids in as many pairs as the papers' pt→en corpus has, as long as the pairs of these files.
+    """Random ids in as many pairs as the paper's pt→en corpus has, as long as the pairs of these files.
 
     `files` are sources and targets in turn, such as valid.pt valid.en test.pt test.en. Pairs of lengths are drawn with
     replacement from all of them, tokenised by tokenizers trained on them, and capped at `MAX_TOKENS`.
@@ -127,7 +127,7 @@ def _sides(pairs: Iterable[Pair]) -> list[tuple[list[str], int]]:
 
 
 def _tokenizer(side: tuple[list[str], int]) -> Tokenizer:
-    """As in the papers' recipe (`reinforced-paper.toml`)."""
+    """As in the paper's recipe (`reinforced-paper.toml`)."""
     lines, vocab_size = side
     return Tokenizer.train(lines, kind="wordpiece", vocab_size=vocab_size, lowercase=True, strip_accents=True)
 

@@ -1,6 +1,6 @@
 """TensorFlow's tutorial Transformer with Keras, in both exact configurations, trained as the tutorial trains it.
 
-`reinforced` normalises token columns over each sentence, which is what the paper's own code must have done. The step is
+`reinforced` normalises token columns over each sentence, which is what the paper prints. The step is
 one graph for all shapes, without XLA, which would compile each shape anew. bf16 is Keras' policy mixed_bfloat16.
 """
 

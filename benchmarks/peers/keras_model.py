@@ -1,7 +1,7 @@
 """The TensorFlow tutorial's Transformer from Keras' own layers, as it is and as Hsiao and Dutta (2024) change it.
 
 "Neural machine translation with a Transformer and Keras", layer by layer; with `combine = concat` and `values = tokens`
-the changes of arXiv 2410.04731, eqs. 4 to 19: token embeddings normalised over each sentence's real tokens, set beside
+the changes of arXiv 2410.04731, eqs. 4 to 14: token embeddings normalised over each sentence's real tokens, set beside
 the positions, and taken as the values of every attention. `keras_parity.py` shows that it computes what this project's
 `baseline` and `reinforced-lookahead` compute; `keras_.py` measures its speed. Imports no torch.
 """

@@ -34,7 +34,7 @@ IGNORED = -100
 
 
 def build(options: Options, workload: Workload) -> MarianMTModel:
-    """Random weights, three separate embedding and output matrices as in the papers' models."""
+    """Random weights, three separate embedding and output matrices as in the paper's models (arXiv 2410.04731)."""
     sizes = options.sizes
     torch.manual_seed(0)
     config = MarianConfig(

@@ -1,4 +1,4 @@
-"""Plain PyTorch: both papers' models as a competent user writes them, on padded batches.
+"""Plain PyTorch: both models of arXiv 2410.04731 as a competent user writes them, on padded batches.
 
 `reinforced` normalises token columns over the vocabulary. bf16 is torch.autocast. Several processes share each batch by
 DistributedDataParallel over gloo, as torchrun would start them.

@@ -53,7 +53,7 @@ class Sizes:
 
 
 def sizes_of(model: str, size: str) -> Sizes:
-    """`exact`: the papers' models. `nearest`: the same with head_dim = d_model / num_heads, as most peers have it."""
+    """`exact`: those of arXiv 2410.04731. `nearest`: the same with head_dim = d_model / num_heads, as most have it."""
     exact = size == "exact"
     if model == "baseline":
         return Sizes(128, 128, 8, 128 if exact else 16, 512, 4, 4, combine="add", values="hidden")

@@ -10,7 +10,7 @@ def schedule(kind: str, rate: float = 1e-3, warmup: int = 100) -> Schedule:
     return Schedule(kind=kind, learning_rate=rate, warmup=warmup, width=64, plateau_factor=0.5)
 
 
-def test_noam_is_equation_25() -> None:
+def test_noam_is_equation_15() -> None:
     rate = schedule("noam", rate=1.0, warmup=4000)
     assert rate(0) == 0.0
     for s in (1, 2, 1000, 3999, 4000, 4001, 100_000):

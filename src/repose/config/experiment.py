@@ -204,7 +204,7 @@ class TokenizerConfig:
     """How text becomes tokens: two tokenizers trained on the training pairs, or ready ones."""
 
     kind: Literal["bpe", "unigram", "wordpiece", "wordlevel"] = "bpe"
-    """What is trained; `bpe` and `unigram` are lossless, `wordpiece` is the papers'."""
+    """What is trained; `bpe` and `unigram` are lossless, `wordpiece` is that of arXiv 2410.04731."""
     vocab_size: VocabSize = 8000
     """Most tokens per vocabulary, the four reserved ones included."""
     sharing: Literal["separate", "shared"] = "separate"
@@ -252,7 +252,7 @@ class TrainingConfig:
     """What is learnt: to translate; to predict each next token of a text, with the decoder alone; or to draw the
     dependency tree of a sentence, with the encoder and a biaffine head (docs/tasks.md)."""
     batching: Literal["tokens", "sentences"] = "tokens"
-    """Batches of similar lengths within a token budget, or of sentences drawn at random (the papers)."""
+    """Batches of similar lengths within a token budget, or of sentences drawn at random (arXiv 2410.04731)."""
     batch_size: Annotated[int, Field(ge=1, le=MAX_TRAINING_BATCH)] = 4096
     """Target tokens, or sentences, per update over all workers."""
     accumulation: Annotated[int, Field(ge=1, le=1000)] = 1
@@ -272,7 +272,7 @@ class TrainingConfig:
     seed: Seed = 0
     """Seed of initial values, order of batches and dropout."""
     schedule: Literal["noam", "inverse_sqrt", "linear", "constant", "plateau"] = "noam"
-    """Learning rate over updates; `noam` is Vaswani's (2410.04731, eq. 15)."""
+    """Learning rate over updates; `noam` is Vaswani's (arXiv 2410.04731, eq. 15)."""
     learning_rate: Positive = 1.0
     """Factor on the schedule for `noam`; the peak for the others."""
     warmup_updates: AtLeastZero = 4000

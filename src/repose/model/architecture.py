@@ -53,13 +53,14 @@ class Architecture:
 
     positions: PositionsKind = "interleaved"
     """How the model knows the order of its tokens. Rows that `combine` adds: Vaswani's interleaved sinusoids, the
-    tutorial's halves, eq. 3 as printed, learned with the model, or learned before it by a reinforcement learning
-    policy (arXiv 2310.10930). Rotated queries and keys (RoFormer). Scores: falling with the distance (ALiBi),
-    learned for each distance (T5), of positions beside those of contents (TUPE-A), and both (TUPE-R). Or not at all."""
+    tutorial's halves, arXiv 2410.04731 eq. 3 as printed, learned with the model, or learned before it by a
+    reinforcement learning policy (arXiv 2310.10930). Rotated queries and keys (RoFormer). Scores: falling with the
+    distance (ALiBi), learned for each distance (T5), of positions beside those of contents (TUPE-A), and both (TUPE-R).
+    Or not at all."""
     combine: Combine = "add"
     """How token embeddings and positions meet: their sum, or side by side."""
     embedding_scale: EmbeddingScale = "sqrt"
-    """Factor on token embeddings: sqrt(d_token), 1/sqrt(d_token) (eq. 28 as printed), or none."""
+    """Factor on token embeddings: sqrt(d_token), 1/sqrt(d_token) (arXiv 2410.04731 eq. 18, 28 as printed), or none."""
     encoder_token_norm: TokenNormKind = "none"
     """Normalisation of the source token embeddings' columns: over the sentence, its prefix, the vocabulary, or the
     tokens of earlier updates."""
@@ -88,11 +89,11 @@ class Architecture:
     """Which of the two embedding tables and the output projection are one matrix."""
 
     d_token: Count = 512
-    """Width of a token embedding (m in the papers). d_model is this, or twice this with `concat`."""
+    """Width of a token embedding (m in arXiv 2410.04731). d_model is this, or twice this with `concat`."""
     num_heads: Count = 8
     """Attention heads."""
     head_dim: Count = 64
-    """Width of a head's queries, keys and values (r and q in the papers)."""
+    """Width of a head's queries, keys and values (r and q in arXiv 2410.04731)."""
     d_ff: Count = 2048
     """Hidden width of the feed-forward layers."""
     num_encoder_layers: Layers = 6

@@ -30,7 +30,7 @@ class Attention(nn.Module):
 
     Vaswani et al. 3.2.2; `Scores` says what may happen between the product and the softmax.
 
-    Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-19: the token embeddings), or
+    Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-14: the token embeddings), or
     hidden states and token embeddings side by side, each for half of the heads. The scale is 1/sqrt(head_dim);
     eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.

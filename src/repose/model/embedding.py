@@ -26,7 +26,7 @@ class Embedded(NamedTuple):
 
 
 def scale_factor(scale: EmbeddingScale, width: int) -> float:
-    """sqrt: Vaswani et al. 3.4. inverse_sqrt: arXiv 2410.04731 eq. 28 as printed (its code multiplied)."""
+    """sqrt: Vaswani et al. 3.4. inverse_sqrt: arXiv 2410.04731 eq. 18 and 28 as printed (the tutorial multiplies)."""
     match scale:
         case "sqrt":
             return math.sqrt(width)
@@ -65,15 +65,17 @@ class Embedding(nn.Module):
     """Token embeddings, scaled, normalised and combined with positions.
 
         E = scale * table[ids];  E' = TN(E)
-        add:     hidden = E' + P          concat:  hidden = [E' | P]     (eq. 10-11; TN over both for `after_concat`)
+        add:     hidden = E' + P          concat:  hidden = [E' | P]     (arXiv 2410.04731 eq. 10-11)
         values = E'  (before positions and `dropout`, after a dropout of its own)
 
     Full layer normalization (arXiv 2310.10930, 3.1: "a normalization layer is added in front of the original
     Transformer" and "makes the distributions of input embedding and positional encoding similar"):
         separate: LN(E') and LN(P) in their place, each with a gain and bias of its own     sum: LN(hidden)
 
-    With `every_layer` this is the first layer's normalisation; the stacks do the later ones.
-    Differs from the paper: Fig. 1's caption puts concatenation before normalisation; eq. 8-11 decide.
+    With `after_concat` TN runs over both halves of the concatenation. With `every_layer` this is the first layer's
+    normalisation; the stacks do the later ones.
+    The introduction of arXiv 2410.04731 takes Fig. 1 (b) for the concatenation and (c) for the normalisation. The
+    caption has them the other way round, normalised first and then concatenated, as do eq. 8-11, and so it is here.
     """
 
     def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind) -> None:

@@ -41,7 +41,7 @@ Branch = Callable[[Tensor], Tensor]
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Vaswani et al. eq. 2), on each token alone.
 
-    Differs from arXiv 2410.04731: its eq. 31 gives B_1 a row per position, impossible for any length; a vector here.
+    Differs from arXiv 2410.04731: its eq. 21 gives B_1 a row per position, impossible for any length; a vector here.
     """
 
     def __init__(self, a: Architecture) -> None:

@@ -45,6 +45,9 @@ class Scores(nn.Module):
         self_score       zero: S_ii = 0 (arXiv 2310.10930, 3.4: "zero masked self-attention", the attention score being
                          the dot product of its 2.4); exclude: -inf; zero_weights: 0 after softmax, no sum of 1
 
+    Differs from the paper's word: it sets the "subdiagonal" to zero, but its example ('I' to 'I') and its Fig. 7 mean
+    the main diagonal, a token's score of itself.
+
     A value that changes anything here has to say so in `is_softmax`, and where weights no longer sum to one in
     `allow_absorption`: attention takes another way by them, which does not ask `weights`.
     """

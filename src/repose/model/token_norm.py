@@ -1,8 +1,11 @@
 """Token normalization: the columns of token embeddings brought to zero mean and unit variance.
 
-arXiv 2410.04731, eq. 4-9: TN(X)_ij = (X_ij - mean_j) / sqrt(var_j), biased variance. The paper leaves open over which
-tokens the statistics run, what padding does, and what happens to a single token (0/0): here padding never counts,
-an epsilon is added to the variance, and the axes `encoder_token_norm` and `decoder_token_norm` name the tokens.
+arXiv 2410.04731, eq. 4-9: TN(X)_ij = (X_ij - mean_j) / sqrt(var_j), biased variance, over the n tokens of a sentence.
+The paper leaves open what padding does, and what happens to a single token (0/0): here padding never counts, and an
+epsilon is added to the variance.
+
+Differs from the paper where the axes `encoder_token_norm` and `decoder_token_norm` name other tokens than `sentence`
+does: see docs/decisions/002-token-norm-statistics.md.
 """
 
 from collections.abc import Callable
@@ -32,8 +35,8 @@ class TokenNorm(nn.Module):
     sentence: over the sentence's real tokens (eq. 5). In a decoder it sees the future: position t is fed
         statistics of tokens after t.
     prefix: over tokens 1..t for position t, by Welford's recurrence: causal, the closest to eq. 5 that can decode.
-    vocabulary: over the rows of the embedding table, padding's excepted (the arXiv text's wording: "each column in the
-        token embedding matrix"): causal, and a constant once training is over.
+    vocabulary: over the rows of the embedding table (the paper's W_1 and W_2, whereas its "token embedding matrix" X_e
+        has a row per token of the sentence), padding's excepted: causal, and a constant once training is over.
     running: over the tokens of the updates before this one, as batch normalization does once training is over (Ioffe
         and Szegedy 2015, arXiv 1502.03167): causal in training too, and a constant afterwards. `fold` ends an update.
     """

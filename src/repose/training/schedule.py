@@ -38,8 +38,8 @@ class Plateau:
 class Schedule:
     """The learning rate of each update.
 
-    - `noam`: factor · width^-0.5 · min(s^-0.5, s · warmup^-1.5) (Vaswani et al. 2017, section 5.3; 2410.04731,
-      eq. 25 of the OpenReview text, eq. 15 of the arXiv one), the peak factor · (width · warmup)^-0.5 at s = warmup;
+    - `noam`: factor · width^-0.5 · min(s^-0.5, s · warmup^-1.5) (Vaswani et al. 2017, section 5.3; arXiv 2410.04731,
+      eq. 15), the peak factor · (width · warmup)^-0.5 at s = warmup;
     - `inverse_sqrt`: peak · min(s / warmup, (warmup / s)^0.5);
     - `linear`: peak · min(s / warmup, (end - s) / (end - warmup)): zero at the end. Where the clock ends a training
       before its last update does, the end and with it the warm-up come earlier;
@@ -55,7 +55,7 @@ class Schedule:
     warmup: int
     """Updates over which the rate rises."""
     width: int
-    """m of eq. 25; `noam` only."""
+    """m of eq. 15; `noam` only."""
     plateau_factor: float
     total: int | None = None
     """Updates of the whole training; `linear` only. Without it, where the clock alone ends the training, the warm-up
