@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from repose.report.collect import ReportRun, RunSet
+from repose.report.collect import Absent, ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.naming import set_of
 
@@ -142,6 +142,13 @@ class Row:
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
+    absent: tuple[Absent, ...] = ()
+    """Its other runs, which are not counted."""
+
+    @property
+    def uncounted(self) -> str:
+        """What is said of the number of its runs; "" where none is absent."""
+        return f"Not counted: {', '.join(f'{one.name} ({one.why})' for one in self.absent)}." if self.absent else ""
 
     @property
     def comparable(self) -> bool:
@@ -159,7 +166,15 @@ class Row:
 
 def rows_of(runs: RunSet) -> list[Row]:
     """Every system and corpus with finished runs, corpora first."""
-    rows = [Row(group, corpus, runs.done(group, corpus)) for corpus in runs.corpora for group in runs.groups]
+    absent: dict[tuple[str, str], tuple[Absent, ...]] = {}
+    for one in runs.absent:
+        key = one.group, one.corpus
+        absent[key] = (*absent.get(key, ()), one)
+    rows = [
+        Row(group, corpus, runs.done(group, corpus), absent.get((group, corpus), ()))
+        for corpus in runs.corpora
+        for group in runs.groups
+    ]
     return [row for row in rows if row.runs]
 
 
@@ -208,9 +223,9 @@ def figure_table(
     lines = []
     for row, spreads in zip(rows, found, strict=True):
         beside = [(r, s) for r, s in zip(rows, found, strict=True) if r.corpus == row.corpus]
-        warned = [row.warning] if row.warning else []
+        warned, uncounted = ([text] if text else [] for text in (row.warning, row.uncounted))
         cells = [Cell(row.corpus)] * several
-        cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0)]
+        cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0, notes=uncounted)]
         for figure in present:
             if (mean := spreads[figure.name]) is None:
                 cells.append(Cell(NONE, notes=[UNLIKE] if len(figure.kinds([row])) > 1 else []))
