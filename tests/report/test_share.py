@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repose.report.pictures import _shares, plot_share
+from repose.report.share import _shares, plot_share
 from repose.system.errors import ConfigError
 
 NORM = {

@@ -91,7 +91,7 @@ def share(
     out: Out = Path("share"),
 ) -> None:
     """Plot how much of a look-ahead model's gain in validation loss is the look ahead, epoch by epoch."""
-    from repose.report.pictures import plot_share
+    from repose.report.share import plot_share
 
     _show(plot_share(runs, out, font=font))
 

@@ -10,8 +10,8 @@ from repose.report.content import Picture, Table
 from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
-from repose.report.tables_settings import differences
 from repose.report.tables_scores import beam_name, task_column, translation_score
+from repose.report.tables_settings import differences
 
 _GREEDY = "BLEU (greedy)"
 _MOST = 4
@@ -82,7 +82,7 @@ def _otherwise(one: Row, other: Row) -> str:
     found = differences(one.runs, other.runs)
     if not found:
         return ""
-    return f", but with other settings ({found})" if len(found) <= _SHORT else ", but with other settings (see Settings)"
+    return f", but with other settings ({found if len(found) <= _SHORT else 'see Settings'})"
 
 
 def _apart(difference: float, figure: Figure) -> str:
