@@ -4,7 +4,7 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,8 @@ class Plotted(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     """The numbers as a table to print."""
+    remarks: Sequence[str] = ()
+    """Sentences about what was left out, or cannot be compared."""
 
 
 def _style(size: float) -> dict[str, Any]:
