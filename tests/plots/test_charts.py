@@ -97,6 +97,7 @@ def test_the_lines_of_many_panels_are_explained() -> None:
         assert [text.get_text() for text in legend.get_texts()] == [
             "the system of the panel",
             "the others",
+            "± 1 standard deviation",
             "reinforced-sentence-prefix-0",
         ]
         points = (Point(1, 2.0, 0.0, 1),)
