@@ -317,18 +317,35 @@ def _title(paths: Sequence[Path]) -> str:
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories and below them, finished or not; a cell of a grid beside it is the system that it
-    is there, in the grid's order. What else a shell's `*` names is left out. Raises CheckpointError or ConfigError."""
+    is there, in the grid's order. What else a shell's `*` names is left out; so is what cannot be read, as a cell that
+    failed before it recorded anything, which `problems` name. Raises CheckpointError or ConfigError where nothing is
+    left."""
     if missing := next((folder for folder in folders if not folder.exists()), None):
         raise CheckpointError(_NO_FOLDER.format(missing))
     named, folders = folders, list(dict.fromkeys(run for f in folders for run in _runs_in(f))) or list(folders)
     grids = dict.fromkeys([*named, *(folder.parent for folder in folders)])
     cells: dict[Path, Entry] = {}
-    for place, cell in (found for folder in grids for found in _cells_in(folder)):
-        cells.setdefault(place, cell)
-    runs = {r.folder.resolve(): r for r in corpora_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
+    problems: dict[Path, str] = {}
+    for folder in grids:
+        is_named = any(folder.resolve().is_relative_to(path.resolve()) for path in named)
+        for place, cell in _cells_in(folder):
+            cells.setdefault(place, cell)
+            if is_named and cell.status == CellStatus.FAILED:
+                problems[place] = f"{cell.name} is left out: it failed ({reason(cell.state) or 'for no known reason'})."
+    read, errors = [], []
+    for folder in folders:
+        try:
+            read.append(read_run(folder, cells.get(folder.resolve())))
+            problems.pop(folder.resolve(), None)
+        except (CheckpointError, ConfigError) as error:
+            problems.setdefault(folder.resolve(), f"{folder.name} is left out: {error}.")
+            errors.append(error)
+    if not read:
+        raise errors[0]
+    runs = {run.folder.resolve(): run for run in corpora_apart(read)}
     alone = grouped([run for place, run in runs.items() if place not in cells])
     of_grids = systems_apart([runs[place] for place in cells if place in runs])
-    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])))
+    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])), problems=tuple(problems.values()))
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:
