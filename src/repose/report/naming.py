@@ -50,8 +50,8 @@ def _file_name(corpus: CorpusConfig) -> str:
 
 
 def _with_languages(name: str, corpus: CorpusConfig) -> str:
-    languages = [] if UNKNOWN in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
-    return " ".join([name, *languages])
+    languages = dict.fromkeys((corpus.src_lang, corpus.tgt_lang))  # of a text in one language, that alone
+    return name if UNKNOWN in languages else f"{name} {'-'.join(languages)}"
 
 
 def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:

@@ -41,7 +41,8 @@ def costs_table(runs: RunSet) -> Table:
         *by_epochs[1:],
     ]
     more = _COMPLETED * (not all(map(figures.epochs, done)))
-    return tables.figure_table(rows, shown, "costs", marks=marks, more=more)
+    operations = tables.caption("costs-operations") if by_epochs[0].kinds(rows) else ""
+    return tables.figure_table(rows, shown, "costs", marks=marks, operations=operations, more=more)
 
 
 def _in(unit: float, of: tables.Of) -> tables.Of:
