@@ -275,7 +275,7 @@ def _mean(row: tables.Row, system: DrawnSystem, figure: tables.Figure) -> Mean |
 
 def _times(part: RunSet, name: str) -> Picture | None:
     """Bars of seconds per epoch; None where no clock was read."""
-    figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
+    figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1, cost=True)
     systems, rows = _systems(part), tables.rows_of(part)
     panels: dict[str, list[Mean]] = {}
     for row in rows:
