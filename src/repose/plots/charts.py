@@ -9,7 +9,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.artist import Artist
@@ -112,10 +111,9 @@ class Spot:
 
 @contextmanager
 def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False) -> Iterator[None]:
-    """The canvas of charts (see `canvas`), in a serif face that matplotlib brings along, and in an SVG as outlines:
-    where it is missing, names would be wider, and cut."""
-    serif = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
-    with canvas(text, font or serif, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
+    """The canvas of charts (see `canvas`), with letters as outlines in an SVG: where their font is missing, names would
+    be wider, and cut."""
+    with canvas(text, font, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
         yield
 
 
