@@ -75,6 +75,11 @@ def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:
 def test_figures_of_another_task_are_explained_and_shares_are_in_percent() -> None:
     results = Path(__file__).parents[2] / "results" / "language-modelling-converged"
     (table,) = task_tables(read_runs([results]))
+    names = [column.name for column in table.columns]
+    (ahead,) = [row for row in table.rows if row[names.index("bits per token")].notes]
+    stepwise, one_pass = (ahead[names.index(f"{way}bits per token")].notes for way in ("stepwise ", ""))
+    assert stepwise == ["This model looks ahead in training; it is never marked as the best."]
+    assert "measure nothing" in one_pass[0]
     assert "Stepwise: a sample, each token predicted by a pass that sees no later one" in table.caption
     place = [column.name for column in table.columns].index("tf accuracy")
     assert table.columns[place].unit == "%"
