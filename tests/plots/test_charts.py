@@ -5,10 +5,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import rcParams
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from repose.plots.canvas import INK, width_of
+from repose.plots.canvas import INK, canvas, width_of
 from repose.plots.charts import (
     FEW,
     DrawnSystem,
@@ -97,6 +98,7 @@ def test_the_lines_of_many_panels_are_explained() -> None:
         assert [text.get_text() for text in legend.get_texts()] == [
             "the system of the panel",
             "the others",
+            "± 1 standard deviation",
             "reinforced-sentence-prefix-0",
         ]
         points = (Point(1, 2.0, 0.0, 1),)
@@ -187,3 +189,20 @@ def test_a_curve_that_only_begins_beyond_it_ends_in_the_picture() -> None:
         (axes,) = draw_curves({"de-en": found}, "epoch", "loss", most=15.0).axes
         assert axes.get_ylim()[0] < 1.5
         assert 5 < axes.get_ylim()[1] < 6
+
+
+def test_curves_of_training_have_a_few_small_marks() -> None:
+    points = tuple(Point(x, 2.0, None, 1) for x in range(100))
+    found = [Series(system=system, points=points, training=points) for system in systems(2)]
+    with chart_canvas(""):
+        (axes,) = draw_curves({"corpus": found}, "epoch", "nats").axes
+    training = [line for line in axes.lines if line.get_linewidth() == 1]
+    assert [line.get_marker() for line in training] == [system.marker for system in systems(2)]
+    assert {line.get_markevery() for line in training} == {17}
+
+
+def test_heat_maps_and_charts_have_one_typeface() -> None:
+    with canvas():
+        of_heat_maps = rcParams["font.family"]
+    with chart_canvas(""):
+        assert rcParams["font.family"] == of_heat_maps

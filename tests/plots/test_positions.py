@@ -5,6 +5,7 @@ import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from matplotlib.patches import Rectangle
@@ -90,6 +91,15 @@ def test_red_boxes_are_around_what_hardly_changes() -> None:
     assert len(boxes) == 2  # the slow sines and the slow cosines
     assert boxed == set(nearly_constant(table))
     assert len(boxed) > 20
+
+
+def test_values_can_be_told_apart_in_grey_print() -> None:
+    """The larger, the lighter; and no sentence names a colour."""
+    with canvas():
+        figure = draw({"a": sinusoids("halves", 64, 128)})
+    colours = figure.axes[0].images[0].get_cmap()(np.linspace(0, 1, 50))[:, :3]
+    assert np.all(np.diff(colours @ (0.299, 0.587, 0.114)) > 0)
+    assert figure.texts[0].get_text().startswith("Boxes: runs of columns")
 
 
 def test_files_numbers_and_table_belong_together(tmp_path: Path) -> None:

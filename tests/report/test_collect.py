@@ -11,8 +11,10 @@ import pytest
 from safetensors.numpy import save_file
 
 from repose.report.build import build
-from repose.report.collect import folder_name, read_runs
+from repose.report.collect import read_runs
 from repose.report.figures import score
+from repose.report.naming import folder_name
+from repose.report.tables_scores import scores_table
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError
 
@@ -343,6 +345,34 @@ def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
         "x-s1 is unfinished (1 of 2 epochs): it is in the learning curves, not in the final figures.",
     )
     assert [run.name for run in runs.done("x", "multi30k de-en")] == ["x-s0"]
+    report = build(runs)
+    assert report.subtitle.startswith("1 finished run of 1 system on multi30k de-en, 1 failed, 3 unfinished;")
+    assert report.warnings == (
+        "The system has one finished seed: how much scores move with it is unknown.",
+        "1 of 5 cells failed: x-s4 (see Runs).",
+        "3 of 5 cells are unfinished: x-s2, x-s3, x-s1 (see Runs).",
+    )
+    (row,) = scores_table(runs).rows
+    said = "Not counted: x-s2 (unfinished), x-s3 (unfinished), x-s4 (failed), x-s1 (unfinished)."
+    assert (row[1].text, row[1].notes) == ("1", [said])
+
+
+def test_a_cell_that_failed_before_it_recorded_anything_is_told_of_once(make_run: Any, make_grid: Any) -> None:
+    cells = [(f"fr-x-s{seed}", {"corpus": "fr", "system": "x"}, None, "done", "") for seed in range(3)]
+    for seed in range(3):
+        make_run(f"grid/fr-x-s{seed}", [2.0], seed=seed)
+    folder = make_grid("grid", [*cells[:1], (*cells[1][:3], "failed", "the loss is no number"), *cells[2:]])
+    (folder / "fr-x-s1" / "metrics.jsonl").write_text('{"kind": "data"}\n')
+    (folder / "fr-x-s2" / "metrics.jsonl").write_text("3\n")
+    runs = read_runs([folder])
+    assert runs.problems[0] == "fr-x-s1 failed: the loss is no number."
+    assert [problem.partition(":")[0] for problem in runs.problems[1:]] == ["fr-x-s2 is left out"]
+    assert build(runs).warnings[1:] == (
+        "1 of 3 cells failed: fr-x-s1 (see Runs).",
+        "1 of 3 cells is left out: fr-x-s2 (see Runs).",
+    )
+    (row,) = scores_table(runs).rows
+    assert row[1].notes == ["Not counted: fr-x-s1 (failed), fr-x-s2 (left out)."]
 
 
 @pytest.mark.parametrize(("settings", "log"), [((), ""), (("training.updates=20",), ""), (("training.epochs=9",), "x")])

@@ -111,3 +111,8 @@ def test_losses_on_unlike_validation_sets_are_not_ranked(make_run: Any, tmp_path
     table = scores_table(runs)
     best = {table.columns[i].name for row in table.rows for i, cell in enumerate(row) if cell.best}
     assert best == {"BLEU greedy", "BLEU beam 4", "chrF greedy", "chrF beam 4"}
+
+
+def test_a_text_in_one_language_is_called_by_it_once(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], settings=["corpus.src_lang=en"])
+    assert read_runs([tmp_path]).corpora == ("multi30k en",)

@@ -11,8 +11,9 @@ import pytest
 
 from repose.plots.charts import Point
 from repose.report import pictures
-from repose.report.collect import read_curves
+from repose.report.collect import read_curves, read_runs
 from repose.report.pictures import aggregate, plot_curves, points_of
+from repose.report.tables_costs import best_and_last_table
 from repose.system.errors import CheckpointError, ConfigError
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -48,9 +49,9 @@ def test_seeds_become_mean_deviation_and_number(seeds: list[Path]) -> None:
 
 
 def test_the_last_and_the_best_are_each_runs_own(seeds: list[Path], tmp_path: Path) -> None:
-    ends, best = [1.6, 1.4, 2.1], [1.5, 1.4, 2.1]
-    numbers = [f"{statistics.fmean(each):.4g} ± {statistics.stdev(each):.2g}" for each in (ends, best)]
-    assert table(seeds, tmp_path) == [["a (3 seeds)", "3", "2–4", *numbers]]
+    best = [1.5, 1.4, 2.1]
+    number = f"{statistics.fmean(best):.4g} ± {statistics.stdev(best):.2g}"
+    assert table(seeds, tmp_path) == [["a (3 seeds)", "3", "2–4", "–", number]], "no mean of early and late ends"
     assert table(seeds[:1], tmp_path, metric="tf_accuracy")[0][3:] == ["0.3846", "0.4"]
     assert table(seeds[:1], tmp_path, metric="tokens") == [["a", "1", "4", "2400", "–"]]  # of the training alone
 
@@ -66,8 +67,53 @@ def test_by_update_and_by_epoch(make_run: Any) -> None:
     with (folder / "metrics.jsonl").open("a") as metrics:  # a second validation within the second epoch
         metrics.write(json.dumps({"kind": "valid", "update": 25, "epoch": 2, "tf_loss": 1.0}) + "\n")
     (run,) = read_curves([folder]).runs
-    assert points_of(run, "valid", "tf_loss", "epoch") == {1: 3.0, 2: 1.0}
+    assert points_of(run, "valid", "tf_loss", "epoch") == {1: 3.0, 2: 2.0, 2.5: 1.0}
     assert list(points_of(run, "valid", "tf_loss", "update")) == [10, 20, 25]
+
+
+def test_validations_within_epochs_are_drawn_by_update(make_run: Any, tmp_path: Path) -> None:
+    """Of epochs of 19 updates, those after 30 and 60 are not at the end of the second and the fourth."""
+    folder = make_run("a", [3.0])
+    records = [{"kind": "epoch", "update": 19 * epoch, "epoch": epoch, "nll": 4.0} for epoch in (1, 2, 3)]
+    records += [{"kind": "valid", "update": 30 * n, "epoch": 2 * n, "tf_loss": 4.0 - n} for n in (1, 2)]
+    records.sort(key=lambda record: record["update"])
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    runs = read_curves([folder])
+    assert points_of(runs.runs[0], "valid", "tf_loss", "epoch") == {1.58: 3.0, 3.16: 2.0}
+    plotted = plot_curves([folder], tmp_path / "out.svg")
+    assert (plotted.header[2], plotted.rows[0][2]) == ("last update", "60")
+    assert table([folder], tmp_path, by="epoch")[0][2] == "3.16"
+    (curves,) = [picture for picture in pictures.pictures(runs) if picture.id == "learning-curves"]
+    assert [row[0].text for row in curves.numbers.rows] == ["30", "60"]
+    best_and_last = best_and_last_table(read_runs([folder]))
+    assert best_and_last is not None
+    assert best_and_last.title == "Best and last update"
+    assert [cell.text for cell in best_and_last.rows[0][2:5]] == ["60", "2.000", "60"]
+
+
+def test_the_number_of_seeds_is_said_where_it_is_that_of_all_corpora(make_run: Any, tmp_path: Path) -> None:
+    folders = []
+    for name, number_of_seeds in (("a", {"de": 2, "fr": 1}), ("b", {"de": 2, "fr": 2})):
+        for lang, number in number_of_seeds.items():
+            settings = [f"corpus.src_lang={lang}", *OTHER * (name == "b")]
+            folders += [make_run(f"{lang}/{name}-s{n}", [2.0], seed=n, settings=settings) for n in range(number)]
+    assert {row[0] for row in table(folders, tmp_path)} == {"a", "b (2 seeds)"}
+
+
+def test_what_failed_before_it_recorded_anything_is_left_out_and_named(
+    make_run: Any, make_grid: Any, tmp_path: Path
+) -> None:
+    for seed in range(3):
+        make_run(f"grid/mine-s{seed}", [2.0], seed=seed)
+    cells = [(f"mine-s{n}", {"system": "mine"}, None, "failed" if n else "done", "no number") for n in range(3)]
+    grid = make_grid("grid", cells)
+    (grid / "mine-s1" / "metrics.jsonl").write_text('{"kind": "data"}\n')
+    (grid / "mine-s2" / "metrics.jsonl").unlink()
+    said = [f"mine-s{seed} is left out: it failed (no number)." for seed in (1, 2)]
+    plotted = plot_curves([grid], tmp_path / "out.svg")
+    assert (plotted.rows[0][1], list(plotted.remarks)) == ("1", said)
+    (problem,) = read_curves([grid / "mine-s0", grid / "mine-s1"]).problems
+    assert problem.startswith("mine-s1 is left out: ")
 
 
 def test_runs_of_other_settings_are_other_curves(make_run: Any, tmp_path: Path) -> None:
@@ -139,14 +185,23 @@ def test_files_text_and_table(seeds: list[Path], make_run: Any, tmp_path: Path) 
     drawn = picture.files[1].read_text(encoding="utf-8")
     assert "<text" not in drawn
     text = re.findall("<!-- (.*?) -->", drawn)
-    for label in ("a (3 seeds)", "b", "validation", "training, dropout on", "n = 2", "n = 1", "epoch"):
+    for label in (
+        "a (3 seeds)",
+        "b",
+        "validation",
+        "training, dropout on",
+        "± 1 standard deviation",
+        "n = 2",
+        "n = 1",
+        "epoch",
+    ):
         assert label in text
-    assert "tf_loss, nats per target token" in text
+    assert "loss, nats per target token" in text
     curve = json.loads(picture.files[2].read_text())["curves"][0]
     assert curve["validation"][0] == {"x": 1, "mean": pytest.approx(3.2), "deviation": pytest.approx(0.2), "n": 3}
     assert curve["runs"] == list(map(str, seeds))
     assert len(picture.header) == 5
-    assert picture.rows == [["a (3 seeds)", "3", "2–4", "1.7 ± 0.36", "1.667 ± 0.38"], ["b", "1", "2", "2.4", "2.4"]]
+    assert picture.rows == [["a (3 seeds)", "3", "2–4", "–", "1.667 ± 0.38"], ["b", "1", "2", "2.4", "2.4"]]
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])
@@ -248,7 +303,7 @@ def test_losses_of_different_tasks_have_no_more_than_nats_in_common(
     one, other = RESULTS / "lookahead-share" / "reinforced-s0", RESULTS / "parsing-small" / "reinforced-s0"
     for folders in ([one], [one, other]):
         plot_curves(folders, tmp_path / "out.svg")
-    assert units == ["tf_loss, nats per target token", "tf_loss, nats"]
+    assert units == ["loss, nats per target token", "loss, nats"]
 
 
 def test_systems_of_one_name_in_two_grids_are_no_seeds_of_each_other(make_run: Any, make_grid: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from repose.report.pictures import _shares, plot_share
+from repose.report.share import _shares, plot_share
 from repose.system.errors import ConfigError
 
 NORM = {
@@ -40,6 +40,37 @@ def test_the_share_is_of_each_seed(runs: list[Path], tmp_path: Path) -> None:
     assert numbers["seeds"] == [0, 1]
     assert [row[5] for row in plotted.rows] == ["7", "0"]
     assert (tmp_path / "share.svg").exists()
+
+
+def test_an_epoch_whose_gain_is_not_clear_has_no_share(make_run: Any, tmp_path: Path) -> None:
+    """The gains are 0.1 and 2 after the first epoch, -1 after the second, and 1 and 2 after the third."""
+    losses = {
+        "none": ([3.0, 2.0, 2.0], [4.0, 2.0, 3.0]),
+        "vocabulary": ([2.9, 2.0, 1.5], [3.0, 2.0, 2.0]),
+        "sentence": ([2.9, 3.0, 1.0], [2.0, 3.0, 1.0]),
+    }
+    runs = [
+        make_run(f"{kind}-{seed}", each, seed=seed, settings=NORM[kind])
+        for kind, of_seeds in losses.items()
+        for seed, each in enumerate(of_seeds)
+    ]
+    plotted = plot_share(runs, tmp_path / "share.svg")
+    assert [row[4:] for row in plotted.rows] == [["–", "–"], ["–", "–"], ["50 %", "0"]]
+    assert plotted.remarks == []
+    for run in runs:
+        path = run / "metrics.jsonl"
+        path.write_text("".join(line + "\n" for line in path.read_text().splitlines() if '"epoch": 3' not in line))
+    with pytest.raises(ConfigError, match="there is no share: at no epoch"):
+        plot_share(runs, tmp_path / "share.svg")
+
+
+def test_other_settings_are_named(runs: list[Path], tmp_path: Path) -> None:
+    for path in (run / "config.json" for run in runs[2:4]):
+        config = json.loads(path.read_text())
+        config["experiment"]["training"]["learning_rate"] = 0.5
+        path.write_text(json.dumps(config))
+    (remark,) = plot_share(runs, tmp_path / "share.svg").remarks
+    assert remark.startswith("vocabulary: Other settings than none, beside the architecture: learning_rate 0.5 against")
 
 
 def test_one_seed_has_no_deviation(runs: list[Path], tmp_path: Path) -> None:

@@ -362,6 +362,8 @@ def test_other_tasks_have_their_own_figures(make_run: Any, tmp_path: Path) -> No
     row = cells(table, "lm")
     assert (row["bits per token"].text, row["UAS"].text) == ("5.500 ± 0.707", "80.50 ± 0.71")
     assert [r[0].text for r in scores_table(runs).rows] == ["mt"]
+    assert "Operations:" in costs_table(runs).caption
+    assert "Operations:" not in costs_table(runs.of_task("language_modelling")).caption, "no such column"
     assert build(runs).sections[0].tables[1] == table
 
 

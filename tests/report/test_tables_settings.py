@@ -155,3 +155,16 @@ def test_findings_of_a_corpus_are_told_once(make_run: Any, tmp_path: Path) -> No
 def test_without_findings_there_is_no_such_table(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0])
     assert check_table(read_runs([tmp_path])) is None
+
+
+def test_settings_that_a_task_does_not_use_are_left_out() -> None:
+    results = Path(__file__).parents[2] / "results"
+    for task, unused in (
+        ("language-modelling", ("num_encoder_layers", "encoder_token_norm", "max_src_tokens")),
+        ("parsing", ("num_decoder_layers", "decoder_token_norm", "max_tgt_tokens")),
+    ):
+        text = " ".join(row[2].text for row in settings_table(read_runs([results / f"{task}-small"])).rows)
+        for name in (*unused, "beam_size", "length_penalty", "bleu_sentences", "sharing", "long_pairs"):
+            assert f"{name} " not in text, (task, name)
+        assert "num_heads " in text
+        assert "batch_size " in text

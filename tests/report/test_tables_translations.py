@@ -39,6 +39,22 @@ def test_endings_are_means_over_seeds(runs: RunSet) -> None:
     assert shown["did not end, beam 4"] == "0.0 ± 0.0"
 
 
+def test_the_longest_translations_are_not_the_best(make_run: Any, tmp_path: Path) -> None:
+    for name, penalty, preset in (
+        ("a", 0.8, "ablation-none"),
+        ("b", 0.9, "reinforced"),
+        ("c", 1, "reinforced-lookahead"),
+    ):
+        counted(make_run(f"{name}-s0", [2.0], preset=preset), 3, penalty)
+    table = endings_table(read_runs([tmp_path]))
+    assert table is not None
+    place = [column.name for column in table.columns].index("brevity penalty, beam 4")
+    assert not any(row[place].best for row in table.rows)
+    assert [cell.best for cell in table.rows[0]].count(True) == 4, "of shares the least is"
+    said = "This model looks ahead in training; it is never marked as the best."
+    assert table.rows[2][place].notes == [said], "it translates without seeing anything"
+
+
 def test_runs_of_earlier_versions_have_no_such_table(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0])
     old = read_runs([tmp_path])
@@ -59,6 +75,11 @@ def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:
 def test_figures_of_another_task_are_explained_and_shares_are_in_percent() -> None:
     results = Path(__file__).parents[2] / "results" / "language-modelling-converged"
     (table,) = task_tables(read_runs([results]))
+    names = [column.name for column in table.columns]
+    (ahead,) = [row for row in table.rows if row[names.index("bits per token")].notes]
+    stepwise, one_pass = (ahead[names.index(f"{way}bits per token")].notes for way in ("stepwise ", ""))
+    assert stepwise == ["This model looks ahead in training; it is never marked as the best."]
+    assert "measure nothing" in one_pass[0]
     assert "Stepwise: a sample, each token predicted by a pass that sees no later one" in table.caption
     place = [column.name for column in table.columns].index("tf accuracy")
     assert table.columns[place].unit == "%"

@@ -64,6 +64,31 @@ def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path
     assert "no test compares" in verdict(runs, [replace(over_set, id="significance-greedy")])
 
 
+def test_two_single_runs_and_a_small_test_set(make_run: Any, tmp_path: Path) -> None:
+    """Of single runs, the randomization's p is quoted, which does not depend on how many sentences there are."""
+    four(make_run, a=20.0, b=21.0)
+    runs = read_runs([tmp_path])
+    tables = {table.id: table for table in significance_tables(runs)}
+    pair, small = (runs.corpora[0], "b", "a"), frozenset(runs.corpora)
+    bootstrap = replace(tables["significance"], p_values={pair: "0.045"}, small_sets=small)
+    said = "1.0 above a; p = {} over the test set, which is too small to rely on, and seeds are not tested."
+    assert said.format("0.045") in verdict(runs, [bootstrap])
+    exact = replace(bootstrap, id="approximate-randomization", p_values={pair: "0.076"})
+    assert said.format("0.076") in verdict(runs, [bootstrap, exact])
+    of_seeds = replace(bootstrap, id="seeds", p_values={pair: "0.500"})
+    assert "which is too small to rely on, and p = 0.500 over seeds." in verdict(runs, [bootstrap, of_seeds])
+
+
+def test_the_lead_over_a_system_with_other_settings_is_said_to_be(make_run: Any, tmp_path: Path) -> None:
+    make_run("plain-s0", [2.0], bleu=20.0)
+    make_run("fast-s0", [2.0], bleu=22.0, preset="reinforced", settings=["training.learning_rate=0.5"])
+    said = verdict(read_runs([tmp_path]))
+    assert "2.0 above plain, but with other settings (learning_rate 0.5 against 1); no test" in said
+    settings = ["training.learning_rate=0.5", "tokenizer.vocab_size=77", "training.batch_size=3", "training.r_drop=1"]
+    make_run("other-s0", [2.0], bleu=24.0, settings=settings)
+    assert "2.0 above fast, but with other settings (see Settings); no test" in verdict(read_runs([tmp_path]))
+
+
 def test_one_seed_and_no_translations_are_no_test(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=21.0)
     assert said_of(read_runs([tmp_path])).endswith("1.0 above a; no test compares the two.")

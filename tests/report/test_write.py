@@ -161,6 +161,21 @@ def test_a_latex_table_has_a_row_for_each_row() -> None:
     assert unescaped.count("{") == unescaped.count("}")
 
 
+def test_a_latex_table_fits_the_line_and_the_page() -> None:
+    """Two names of 20 letters leave less than half of a line; of 30 rows of four lines, 11 have room on a page."""
+    columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
+    rows = [[Cell("x" * 20), Cell("y" * 20), Cell("word " * 27)]] * 30
+    text = write_latex(dataclasses.replace(TABLE, columns=columns, rows=rows))
+    (share,) = {float(found) for found in re.findall(r"llp\{([.\d]+)\\linewidth\}", text)}
+    assert 0.4 < share < 0.5
+    assert r"\footnotesize\setlength{\tabcolsep}{3pt}" in text
+    tables = text.split(r"\end{table}")[:-1]
+    assert [table.count("x & y") for table in tables] == [11, 11, 8]
+    assert [r"\label" in table for table in tables] == [True, False, False]
+    assert [", continued}" in table for table in tables] == [False, True, True]
+    assert [latex(TABLE.caption) in table for table in tables] == [False, False, True]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_every_table_of_a_real_report_compiles(tmp_path: Path) -> None:

@@ -73,7 +73,10 @@ def curves(
         str,
         Option(help="tf_loss, tf_accuracy, any other in metrics.jsonl; bleu, chrf: after training.bleu_every_epochs."),
     ] = "tf_loss",
-    by: Annotated[str, Option(help="Horizontal axis: epoch or update.")] = "epoch",
+    by: Annotated[
+        str | None,
+        Option(help="Horizontal axis: epoch or update (default: update if validations lie within epochs)."),
+    ] = None,
     training: Annotated[bool, Option(help="Also draw training metrics.")] = True,
     font: Font = None,
     out: Out = Path("curves"),
@@ -91,12 +94,14 @@ def share(
     out: Out = Path("share"),
 ) -> None:
     """Plot how much of a look-ahead model's gain in validation loss is the look ahead, epoch by epoch."""
-    from repose.report.pictures import plot_share
+    from repose.report.share import plot_share
 
     _show(plot_share(runs, out, font=font))
 
 
 def _show(picture: "Plotted") -> None:
-    """The numbers on stdout, the names of the files on stderr."""
+    """The numbers on stdout, remarks and the names of the files on stderr."""
     show(make_table(picture.header, picture.rows, right=range(1, len(picture.header))))
+    for remark in picture.remarks:
+        say(remark)
     say(f"wrote {', '.join(map(str, picture.files))}")

@@ -71,6 +71,8 @@ class TaskSettings:
     """Whether it reads sentence pairs, with a vocabulary for each language, and writes translations."""
     predicts_tokens: bool = True
     """Whether its model predicts tokens that it also reads, so that one that looks ahead sees what it is to predict."""
+    lacks: tuple[str, ...] = ()
+    """Fields of the architecture that are of a part that its model does not have."""
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """`section.field` of settings that it has no use for, and what to do where one is not at its default."""
 
@@ -99,10 +101,12 @@ TASK_SETTINGS: Mapping[str, TaskSettings] = {
     "translation": TaskSettings(limits=("max_src_tokens", "max_tgt_tokens"), translates=True),
     "language_modelling": TaskSettings(
         limits=("max_tgt_tokens",),
+        lacks=("num_encoder_layers", "encoder_token_norm"),
         refuses={**_OF_PAIRS, "training.long_pairs": "which is for sentence pairs: leave it out"},
     ),
     "parsing": TaskSettings(
         limits=("max_src_tokens",),
+        lacks=("num_decoder_layers", "decoder_token_norm"),
         predicts_tokens=False,
         refuses={
             **_OF_PAIRS,

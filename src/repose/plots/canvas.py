@@ -4,11 +4,12 @@ import io
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib
 from matplotlib import rc_context, rcParams, style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,6 +29,7 @@ _ON_A_PAGE = {INK: "ink", GREY: "dim", GRID: "grid", BEHIND: "behind"} | {
     colour: f"series-{number}" for number, colour in enumerate(PALETTE, start=1)
 }
 """Names of the CSS variables by which a page chooses colours: a dark one has others."""
+_SERIF = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
 SUFFIXES = (".png", ".svg")
 INCH = 72.0
 """Points."""
@@ -41,6 +43,8 @@ class Plotted(NamedTuple):
     header: list[str]
     rows: list[list[str]]
     """The numbers as a table to print."""
+    remarks: Sequence[str] = ()
+    """Sentences about what was left out, or cannot be compared."""
 
 
 def _style(size: float) -> dict[str, Any]:
@@ -66,9 +70,11 @@ def _style(size: float) -> dict[str, Any]:
 def canvas(text: str = "", font: Path | None = None, *, size: float = 8.0, any_font: bool = False) -> Iterator[None]:
     """While open, matplotlib draws in this project's style, whatever its user's settings, and with fonts for `text`.
 
-    `size`: of text, in points. Figures must be made and saved inside. Raises ConfigError without a font for `text`
+    `font`: the first to be asked for a character, else a serif face that matplotlib brings along. `size`: of text, in
+    points. Figures must be made and saved inside. Raises ConfigError without a font for `text`
     unless `any_font`: then characters that no font has are drawn as boxes.
     """
+    font = font or _SERIF
     try:
         names = families(text, font)
     except ConfigError:

@@ -9,12 +9,13 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from repose.plots.canvas import BEHIND, GREY, INK, MARKERS, PALETTE, canvas, inches, place, width_of
@@ -24,7 +25,8 @@ FEW = len(PALETTE)
 DASHED = (0, (4, 1.6))
 """Lines of systems whose figures cannot be compared."""
 _TRAINING: Any = (0, (1, 1.4))
-_MARKED = 40  # points up to which each has a marker
+_MARKED, _MARKS = 40, 6  # points up to which each has a marker, and marks on a curve of training
+_BAND = 0.18  # how opaque a band is
 _RAISED, _NUMBERS = 7.0, 6  # points from a curve to the number of its runs; such numbers that have room side by side
 _SIZE, _LINE = 10.5, 0.19  # of letters in points, of a line of them in inches
 _ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a panel by itself, and one of several
@@ -58,7 +60,7 @@ class DrawnSystem:
 class Point:
     """The mean of several runs' figures at one place."""
 
-    x: int
+    x: float
     mean: float
     deviation: float | None
     """Standard deviation over the runs, with n - 1; None for one run."""
@@ -109,10 +111,9 @@ class Spot:
 
 @contextmanager
 def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False) -> Iterator[None]:
-    """The canvas of charts (see `canvas`), in a serif face that matplotlib brings along, and in an SVG as outlines:
-    where it is missing, names would be wider, and cut."""
-    serif = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
-    with canvas(text, font or serif, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
+    """The canvas of charts (see `canvas`), with letters as outlines in an SVG: where their font is missing, names would
+    be wider, and cut."""
+    with canvas(text, font, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
         yield
 
 
@@ -130,7 +131,8 @@ def draw_curves(
     systems = _systems(series.system for found in panels.values() for series in found)
     every = [series for found in panels.values() for series in found]
     kinds = _kinds(GREY) if any(series.training for series in every) else []
-    keys = [(_handle(system), system.label) for system in systems] + kinds if more else []
+    kinds += _band(every)
+    keys = [*((_handle(system), system.label) for system in systems), *kinds] if more else []
     figure, axes = _panels(list(panels), keys, right=_RIGHT if more else 0.2 + _widest(systems))
     for panel, found in zip(axes, panels.values(), strict=True):
         for series in found:
@@ -170,8 +172,10 @@ def _cut(axes: Axes, found: Sequence[Series], most: float) -> None:
 def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, most: float) -> Figure:
     """A panel for each system, all others behind it in grey, and the baseline in black."""
     has_training = any(series.training for series in found)
-    keys = _kinds(PALETTE[1]) if has_training else [(Line2D([], [], color=PALETTE[1]), "the system of the panel")]
+    plain: list[tuple[Artist, str]] = [(Line2D([], [], color=PALETTE[1]), "the system of the panel")]
+    keys = _kinds(PALETTE[1]) if has_training else plain
     keys.append((Line2D([], [], color=BEHIND, linewidth=1), "the others" + ", validation" * has_training))
+    keys += _band(found)
     if any(series.system.label == baseline for series in found):
         keys.append((Line2D([], [], color=INK, linewidth=1), str(baseline)))
     figure, axes = _panels([series.system.label for series in found], keys)
@@ -190,10 +194,16 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, mo
     return figure
 
 
-def _kinds(colour: str) -> list[tuple[Line2D, str]]:
+def _kinds(colour: str) -> list[tuple[Artist, str]]:
     """What stands for either set in a legend."""
     thin = Line2D([], [], color=colour, linestyle=_TRAINING, linewidth=1)
     return [(Line2D([], [], color=colour), "validation"), (thin, "training, dropout on")]
+
+
+def _band(found: Sequence[Series]) -> list[tuple[Artist, str]]:
+    """What stands for the bands, where there are some."""
+    is_drawn = any(point.n > 1 for series in found for point in series.points)
+    return [(Patch(facecolor=GREY, alpha=_BAND), "± 1 standard deviation")] if is_drawn else []
 
 
 def _curve(axes: Axes, series: Series) -> None:
@@ -201,13 +211,14 @@ def _curve(axes: Axes, series: Series) -> None:
     style, points = series.system.style, series.points
     if series.training:
         x, mean = [p.x for p in series.training], [p.mean for p in series.training]
-        axes.plot(x, mean, color=style["color"], linestyle=_TRAINING, linewidth=1)
+        few: dict[str, Any] = {"marker": series.system.marker, "markersize": 2.5, "markevery": ceil(len(x) / _MARKS)}
+        axes.plot(x, mean, color=style["color"], linestyle=_TRAINING, linewidth=1, **few)
     marks: dict[str, Any] = {"marker": series.system.marker, "markersize": 3.5} if len(points) <= _MARKED else {}
     x, mean = [p.x for p in points], [p.mean for p in points]
     axes.plot(x, mean, **style, **marks)
     if any(p.n > 1 for p in points):
         low, high = ([p.mean + sign * (p.deviation or 0.0) for p in points] for sign in (-1, 1))
-        axes.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axes.fill_between(x, low, high, color=style["color"], alpha=_BAND, linewidth=0)
 
 
 def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
@@ -357,7 +368,7 @@ def _handle(system: DrawnSystem, *, line: bool = True) -> Line2D:
 
 def _panels(
     titles: list[str],
-    keys: Sequence[tuple[Line2D, str]],
+    keys: Sequence[tuple[Artist, str]],
     *,
     size: tuple[float, float] | None = None,
     left: float = _LEFT,

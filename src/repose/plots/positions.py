@@ -21,7 +21,7 @@ from repose.plots.canvas import PALETTE, Plotted, canvas, files_of, place, save,
 from repose.system.errors import ConfigError, unknown
 
 KINDS = ("interleaved", "halves", "printed")
-_RED, _DIVERGING = "#E00000", "PuOr"
+_RED, _COLOURS = "#E00000", "cividis"  # from dark to light, in grey print, too
 _LEFT, _WIDTH, _GAP, _HEIGHTS, _BETWEEN = 0.55, 2.6, 0.2, (2.2, 2.6, 1.6), 0.62  # inches; between: titles and labels
 FIRST = 32
 """Positions that most sentences have: the numbers of rows and columns that hardly change are about these."""
@@ -126,12 +126,12 @@ def draw(shown: Mapping[str, Float[Tensor, "L M"]]) -> Figure:
     for top, height, label in zip(tops, _HEIGHTS, ("value", "cosine"), strict=False):
         figure.colorbar(heat, cax=place(figure, left + _WIDTH + 0.12, top, 0.12, height), label=label)
     note = f"over the first {FIRST} positions (standard deviation below {NEARLY_CONSTANT})"
-    figure.text(0.01, 0.01, f"Red boxes: runs of columns that hardly change {note}.", fontsize=7)
+    figure.text(0.01, 0.01, f"Boxes: runs of columns that hardly change {note}.", fontsize=7)
     return figure
 
 
 def _heat(axes: Axes, values: Float[Tensor, "L M"]) -> AxesImage:
-    return axes.imshow(values.numpy(), cmap=_DIVERGING, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    return axes.imshow(values.numpy(), cmap=_COLOURS, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
 
 
 def _boxes(axes: Axes, table: Float[Tensor, "L M"]) -> None:

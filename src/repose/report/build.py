@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from repose.report.collect import ReportRun, RunSet, unlike
+from repose.report.collect import ReportRun, RunSet, some, unlike
 from repose.report.content import Picture, Report, Section, Table
 from repose.report.papers import published_tables
 from repose.report.sentences import chosen_sentences, samples, side_by_side
@@ -76,10 +76,9 @@ def _present(*tables: Table | None) -> tuple[Table, ...]:
 
 def _subtitle(runs: RunSet) -> str:
     """Which runs, of when, with which versions."""
-    done = sum(run.done for run in runs.runs)
+    done, absent = sum(run.done for run in runs.runs), [one.why for one in runs.absent]
     parts = [f"{counted(done, 'finished run')} of {counted(len(runs.groups), 'system')} on {', '.join(runs.corpora)}"]
-    if done < len(runs.runs):
-        parts[0] += f", {len(runs.runs) - done} unfinished"
+    parts[0] += "".join(f", {absent.count(why)} {why}" for why in sorted(set(absent)))
     dates = sorted(filter(None, (_finished(run) for run in runs.runs)))
     if dates:
         parts.append(dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}")
@@ -112,12 +111,22 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
         every = "The system" if len(systems) == 1 else "Every system"
         of = f"{len(systems)} systems" + ", counted on each corpus," * (len(runs.corpora) > 1)
         who = every if len(single) == len(systems) else f"{len(single)} of {of}"
-        found.append(f"{who} ran with one seed: how much scores move with it is unknown.")
+        have = "has" if who == every or len(single) == 1 else "have"
+        found.append(f"{who} {have} one finished seed: how much scores move with it is unknown.")
     found += inflated_scores(runs)
-    unfinished = sum(not run.done for run in runs.runs)
-    if unfinished:
-        found.append(f"Unfinished runs: {unfinished} of {len(runs.runs)}; they are named at the end.")
-    return tuple(found)
+    return (*found, *_absent(runs))
+
+
+def _absent(runs: RunSet) -> list[str]:
+    """Which runs failed, are left out or have not finished."""
+    of = counted(len(runs.runs) + len(runs.missing), "cell" if all(run.labels for run in runs.runs) else "run")
+    sentences = []
+    for why, verb in (("failed", ""), ("left out", "is "), ("unfinished", "is ")):
+        names = [one.name for one in runs.absent if one.why == why]
+        if names:
+            are = verb if len(names) == 1 else verb.replace("is", "are")
+            sentences.append(f"{len(names)} of {of} {are}{why}: {some(names)} (see Runs).")
+    return sentences
 
 
 def audited(runs: RunSet, check: Check) -> RunSet:

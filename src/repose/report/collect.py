@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.run_id import settings_in_id
@@ -75,6 +75,11 @@ class ReportRun:
         return self.scores is not None
 
     @property
+    def failed(self) -> bool:
+        """Whether its grid says that it failed."""
+        return self.status == CellStatus.FAILED
+
+    @property
     def translates(self) -> bool:
         """Whether its task is translation."""
         return TASK_SETTINGS[self.task].translates
@@ -95,6 +100,16 @@ class ReportRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Absent:
+    """A run of which there are no final figures."""
+
+    name: str
+    group: str
+    corpus: str
+    why: Literal["failed", "left out", "unfinished"]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSet:
     """Runs that are reported together, in the order in which they were named."""
 
@@ -109,6 +124,8 @@ class RunSet:
     """Entries of published.toml that the grid names; empty: whatever fits."""
     sentences: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Lines of a corpus's test set, from 1, that the grid wants to see translated."""
+    missing: tuple[Absent, ...] = ()
+    """Cells of grids that are not among the runs: nothing was recorded, or it cannot be read."""
     problems: tuple[str, ...] = ()
     """What is unfinished, broken or left out, one sentence each."""
     about: tuple[str, ...] = ()
@@ -121,6 +138,16 @@ class RunSet:
     def done(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
         """The finished runs of a system on a corpus."""
         return tuple(run for run in self.of(group, corpus) if run.done)
+
+    @property
+    def absent(self) -> tuple[Absent, ...]:
+        """What has no final figures: cells that are missing, and runs that have not finished."""
+        unfinished = (
+            Absent(name=run.name, group=run.group, corpus=run.corpus, why="failed" if run.failed else "unfinished")
+            for run in self.runs
+            if not run.done
+        )
+        return (*self.missing, *unfinished)
 
     def against(self, groups: Sequence[str]) -> dict[str, str]:
         """What each of some groups is tested against: its twin, else the baseline, else the first; not those three."""
@@ -208,7 +235,8 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     """
     problems: list[str] = []
     grids, folders = _find(paths, problems)
-    read = [_of_grid(folder, grid, problems) for folder, grid in grids]
+    missing: list[tuple[Path, Entry, Absent]] = []
+    read = [_of_grid(folder, grid, problems, missing) for folder, grid in grids]
     in_grids = [run for of_grid in read for run in of_grid]
     alone = _of_folders(_others(folders, in_grids), problems)
     named = corpora_apart([*in_grids, *alone])
@@ -228,6 +256,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         twins=twins,
         published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
         sentences=_sentences(grids, runs),
+        missing=tuple(_as_named(*cell, runs) for cell in missing),
         problems=tuple(dict.fromkeys(problems)),
         # With their names where there are several.
         about=tuple(f"{grid.name}: {grid.about}" * (len(grids) > 1) or grid.about for _, grid in grids if grid.about),
@@ -288,18 +317,35 @@ def _title(paths: Sequence[Path]) -> str:
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
     """The runs of these directories and below them, finished or not; a cell of a grid beside it is the system that it
-    is there, in the grid's order. What else a shell's `*` names is left out. Raises CheckpointError or ConfigError."""
+    is there, in the grid's order. What else a shell's `*` names is left out; so is what cannot be read, as a cell that
+    failed before it recorded anything, which `problems` name. Raises CheckpointError or ConfigError where nothing is
+    left."""
     if missing := next((folder for folder in folders if not folder.exists()), None):
         raise CheckpointError(_NO_FOLDER.format(missing))
     named, folders = folders, list(dict.fromkeys(run for f in folders for run in _runs_in(f))) or list(folders)
     grids = dict.fromkeys([*named, *(folder.parent for folder in folders)])
     cells: dict[Path, Entry] = {}
-    for place, cell in (found for folder in grids for found in _cells_in(folder)):
-        cells.setdefault(place, cell)
-    runs = {r.folder.resolve(): r for r in corpora_apart([read_run(f, cells.get(f.resolve())) for f in folders])}
+    problems: dict[Path, str] = {}
+    for folder in grids:
+        is_named = any(folder.resolve().is_relative_to(path.resolve()) for path in named)
+        for place, cell in _cells_in(folder):
+            cells.setdefault(place, cell)
+            if is_named and cell.status == CellStatus.FAILED:
+                problems[place] = f"{cell.name} is left out: it failed ({reason(cell.state) or 'for no known reason'})."
+    read, errors = [], []
+    for folder in folders:
+        try:
+            read.append(read_run(folder, cells.get(folder.resolve())))
+            problems.pop(folder.resolve(), None)
+        except (CheckpointError, ConfigError) as error:
+            problems.setdefault(folder.resolve(), f"{folder.name} is left out: {error}.")
+            errors.append(error)
+    if not read:
+        raise errors[0]
+    runs = {run.folder.resolve(): run for run in corpora_apart(read)}
     alone = grouped([run for place, run in runs.items() if place not in cells])
     of_grids = systems_apart([runs[place] for place in cells if place in runs])
-    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])))
+    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])), problems=tuple(problems.values()))
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:
@@ -315,20 +361,27 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
     return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
 
 
-def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun]:
-    runs, missing = [], []
+def _of_grid(
+    place: Path, grid: Manifest, problems: list[str], missing: list[tuple[Path, Entry, Absent]]
+) -> list[ReportRun]:
+    """The runs of its cells; those that have none go to `missing`, with what the grid says of them."""
+    runs, waiting = [], []
     for cell in grid.entries:
         folder = place / cell.folder
         failed = cell.status == CellStatus.FAILED
+        absent = Absent(name=cell.name, group=cell.system, corpus=cell.corpus or "", why="left out")
         if failed:
             problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}.")
+            absent = replace(absent, why="failed")
         if not RunFolder(folder).exists or not RunFolder(folder).has_records:
-            missing += [] if failed else [cell.name]
+            waiting += [] if failed else [cell.name]
+            missing.append((place, cell, absent if failed else replace(absent, why="unfinished")))
             continue
         try:
             run = read_run(folder, cell, place)
         except (CheckpointError, ConfigError) as error:
-            problems.append(f"{cell.name} is left out: {error}.")
+            problems += [] if failed else [f"{cell.name} is left out: {error}."]
+            missing.append((place, cell, absent))
             continue
         held = run.config.run_id
         if held == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
@@ -336,10 +389,19 @@ def _of_grid(place: Path, grid: Manifest, problems: list[str]) -> list[ReportRun
             continue
         own = "the grid does not know the cell's" if cell.run_id is None else f"the cell is run {cell.run_id}"
         problems.append(f"{cell.name} is left out: {folder} holds run {held}, {own}.")
-    if missing:
-        number = f"{len(missing)} of {counted(len(grid.entries), 'cell')}"
-        problems.append(f"{number} of {grid.name} have recorded nothing yet: {some(missing)}.")
+        missing.append((place, cell, absent))
+    if waiting:
+        number = f"{len(waiting)} of {counted(len(grid.entries), 'cell')}"
+        have = "has" if len(waiting) == 1 else "have"
+        problems.append(f"{number} of {grid.name} {have} recorded nothing yet: {some(waiting)}.")
     return runs
+
+
+def _as_named(place: Path, cell: Entry, absent: Absent, runs: Iterable[ReportRun]) -> Absent:
+    """With the names that its system and corpus have in the report, where other runs of them are there."""
+    name = place.absolute().name
+    beside = next((run for run in runs if run.place == name and run.labels == cell.labels), None)
+    return absent if beside is None else replace(absent, group=beside.group, corpus=beside.corpus)
 
 
 def some(names: Sequence[str]) -> str:
@@ -358,7 +420,7 @@ def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]
 
 
 def _unfinished(run: ReportRun) -> str:
-    if run.trained and run.status == CellStatus.FAILED:
+    if run.trained and run.failed:
         return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
     if run.trained:
         return (

@@ -66,6 +66,8 @@ class Table:
     """Sentences about the whole table."""
     p_values: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
     """The corrected p of a test, by corpus, system and what this is tested against, as it stands in the table."""
+    small_sets: frozenset[str] = frozenset()
+    """Corpora whose test sets are too small for what the table's tests say to be relied on."""
 
     @cached_property
     def keys(self) -> dict[str, str]:

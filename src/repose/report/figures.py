@@ -49,6 +49,29 @@ def validation_of_model(run: ReportRun) -> Mapping[str, Any] | None:
     return min(found, key=lambda record: float(record["tf_loss"]))
 
 
+def by_epoch(run: ReportRun, kind: str) -> list[tuple[float, Mapping[str, Any]]]:
+    """Records of a kind, each with the epochs that were behind it: a fraction within one, of which its own end or the
+    length of the one before says how long it is."""
+    ends = {0: 0} | {record["epoch"]: record["update"] for record in run.of_kind("epoch")}
+    return [(_epochs_behind(record, ends), record) for record in run.of_kind(kind)]
+
+
+def _epochs_behind(record: Mapping[str, Any], ends: Mapping[int, int]) -> float:
+    update = record["update"]
+    whole = max((epoch for epoch, end in ends.items() if end <= update), default=0)
+    if ends[whole] == update:
+        return whole
+    length = ends.get(whole + 1, ends[whole]) - ends[whole] or ends[whole] - ends.get(whole - 1, 0)
+    return round(whole + (update - ends[whole]) / length, 2) if length else int(record["epoch"])
+
+
+def validated_within(run: ReportRun) -> bool:
+    """Whether validations of a run, the last one aside, were not at the ends of epochs."""
+    ends = {record["update"] for record in run.of_kind("epoch")}
+    places = [record["update"] for record in run.of_kind("valid")]
+    return any(update not in ends for update in places[: -1 if len(places) > 1 else None])
+
+
 def valid_loss(run: ReportRun) -> float | None:
     """tf_loss of the model's weights on the validation set, nats per target token."""
     return number_of(validation_of_model(run), "tf_loss")

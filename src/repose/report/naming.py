@@ -50,8 +50,8 @@ def _file_name(corpus: CorpusConfig) -> str:
 
 
 def _with_languages(name: str, corpus: CorpusConfig) -> str:
-    languages = [] if UNKNOWN in (corpus.src_lang, corpus.tgt_lang) else [f"{corpus.src_lang}-{corpus.tgt_lang}"]
-    return " ".join([name, *languages])
+    languages = dict.fromkeys((corpus.src_lang, corpus.tgt_lang))  # of a text in one language, that alone
+    return name if UNKNOWN in languages else f"{name} {'-'.join(languages)}"
 
 
 def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
@@ -157,7 +157,7 @@ def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
     """The preset that each group is, or its first folder without the seed; folders for all where two would be called
     the same, with the seed for those that still are."""
     runs = [group[0] for group in groups]
-    folders = [_folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
+    folders = [folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
     names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
     if len(set(names)) == len(names):
         return names
@@ -180,7 +180,7 @@ def preset_of(run: "ReportRun") -> str | None:
     return exact_preset_name(run.experiment.architecture)
 
 
-def _folder_name(folder: Path, *, several: bool) -> str:
+def folder_name(folder: Path, *, several: bool) -> str:
     """`original` of original-seed2 and original/seed-2; of original_2 too where it is one of several seeds."""
     whole = folder.absolute()
     if re.fullmatch(_NUMBER, whole.name, re.IGNORECASE):

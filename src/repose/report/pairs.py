@@ -149,11 +149,15 @@ def check_number(number: int, units: str) -> None:
 def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
     """What is said of corpora, by name, whose test sets are small."""
     return [
-        f"The test set of {corpus} has {number} {units}: with fewer than {SMALL}, the bootstrap calls too many "
+        f"The test set of {corpus} has {sizes[corpus]} {units}: with fewer than {SMALL}, the bootstrap calls too many "
         "differences significant."
-        for corpus, number in sizes.items()
-        if number < SMALL
+        for corpus in small_of(sizes)
     ]
+
+
+def small_of(sizes: Mapping[str, int]) -> list[str]:
+    """Corpora, by name, whose test sets are small."""
+    return [corpus for corpus, number in sizes.items() if number < SMALL]
 
 
 def pairs_of(systems: Sequence[ComparedSystem], runs: RunSet, remarks: list[str]) -> list[Pair]:

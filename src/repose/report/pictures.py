@@ -1,4 +1,4 @@
-"""Pictures of a report, and those of `repose plot curves` and `repose plot share`: what is drawn, with the numbers.
+"""Pictures of a report, and those of `repose plot curves`: what is drawn, with the numbers.
 
 `repose.plots` draws.
 """
@@ -36,13 +36,18 @@ By: TypeAlias = Literal["epoch", "update"]
 _TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
 """What the training records call a validation figure, where it is another name: its loss has no label smoothing."""
 _NATS = figures.TARGET_NATS
-_UNITS = {
-    **dict.fromkeys(("tf_loss", "tf_loss_keras", "nll", "nll_keras", "loss", "loss_keras"), _NATS),
-    "tf_accuracy": "share of target tokens",
-    "bleu": "free-running, greedy",
-    "source_gain": _NATS,
-    "tf_bleu": "teacher-forced: no translation",
+_CALLED = {
+    **dict.fromkeys(("tf_loss", "nll"), ("loss", _NATS)),
+    **dict.fromkeys(("tf_loss_keras", "nll_keras"), ("loss, means of batches", _NATS)),
+    "loss": ("loss with label smoothing", _NATS),
+    "loss_keras": ("loss with label smoothing, means of batches", _NATS),
+    "tf_accuracy": ("accuracy", "share of target tokens"),
+    "bleu": ("BLEU", "greedy translations"),
+    "chrf": ("chrF", "greedy translations"),
+    "source_gain": ("what the source is worth", _NATS),
+    "tf_bleu": ("BLEU", "given the reference: no translation"),
 }
+"""What an axis says of a recorded figure, and its unit."""
 _NO_FIGURES = {"kind", "update", "epoch", "wall"}
 _FEW_FOR_TRAINING = 4  # systems whose training figures can be drawn, too
 _MOST_POINTS, _MOST_ROWS = 150, 60  # epochs of a curve, and of a table of numbers: every so many of more
@@ -145,10 +150,9 @@ def _most(metric: str) -> float:
 def _curves(
     part: RunSet, metric: str, y_label: str, names: tuple[str, str], caption: str, *, training: bool
 ) -> Picture | None:
-    """Validations by epoch, or by update where no run had two epochs. `names`: the picture's id and title."""
-    by: By = (
-        "epoch" if max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1 else "update"
-    )
+    """Validations by epoch; by update where no run had two, or they lie within. `names`: the picture's id and title."""
+    several = max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1
+    by = _axis(part) if several else "update"
     systems = _systems(part)
     panels = _panels(part, systems, metric, by, training=training, unvalidated=False)
     if not panels:
@@ -188,13 +192,19 @@ def _panels(
     return panels
 
 
-def points_of(run: ReportRun, kind: str, metric: str, by: By) -> dict[int, float]:
-    """A figure by epoch (the last of each) or by update; a run that diverged has none from there on."""
-    found = {r[by]: r.get(metric) for r in run.of_kind(kind)}
+def _axis(runs: RunSet) -> By:
+    """What validations are drawn by: updates where they lie within epochs, as seeds have those in common."""
+    return "update" if any(map(figures.validated_within, runs.runs)) else "epoch"
+
+
+def points_of(run: ReportRun, kind: str, metric: str, by: By) -> dict[float, float]:
+    """A figure by epoch (a fraction within one) or by update; a run that diverged has none from there on."""
+    records = figures.by_epoch(run, kind) if by == "epoch" else [(r["update"], r) for r in run.of_kind(kind)]
+    found = {x: record.get(metric) for x, record in records}
     return {x: y for x, y in found.items() if isinstance(y, int | float) and math.isfinite(y)}
 
 
-def aggregate(runs: Sequence[Mapping[int, float]]) -> tuple[Point, ...]:
+def aggregate(runs: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
     """Mean and deviation at each place over the runs that got so far; a run is place to figure, as `points_of`."""
     points = []
     for x in sorted({x for run in runs for x in run}):
@@ -213,7 +223,7 @@ def _ends(panels: Mapping[str, Sequence[Series]], by: By) -> str:
     """Where the curves end, in words."""
     sentences = []
     for corpus, found in panels.items():
-        ends = [f"{s.system.label} {s.end.mean:.2f} at {by} {s.end.x}" for s in found]
+        ends = [f"{s.system.label} {s.end.mean:.2f} at {by} {_place(s.end.x)}" for s in found]
         sentences.append(f"Last values on {corpus}: {', '.join(ends)}.")
     return " ".join(sentences)
 
@@ -232,9 +242,14 @@ def _curve_numbers(
         most = {s.system: max(point.n for point in s.points) for s in found}
         for x in [*places[:-1:step], places[-1]]:
             cells = (_point_cell(at.get((system, x)), most.get(system, 0), digits) for system in systems)
-            rows.append([*[Cell(corpus)] * several, tables.value_cell(x, 0), *cells])
+            rows.append([*[Cell(corpus)] * several, Cell(_place(x), x), *cells])
     columns = [*[Column("corpus", numeric=False)] * several, Column(by), *(Column(system.label) for system in systems)]
     return Table(id=name, title=title, columns=columns, rows=rows, caption=caption)
+
+
+def _place(x: float) -> str:
+    """An epoch or update; a fraction within an epoch."""
+    return tables.number(x, 0 if x == int(x) else 2)
 
 
 def _point_cell(point: Point | None, most: int, digits: int) -> Cell:
@@ -260,7 +275,7 @@ def _mean(row: tables.Row, system: DrawnSystem, figure: tables.Figure) -> Mean |
 
 def _times(part: RunSet, name: str) -> Picture | None:
     """Bars of seconds per epoch; None where no clock was read."""
-    figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
+    figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1, cost=True)
     systems, rows = _systems(part), tables.rows_of(part)
     panels: dict[str, list[Mean]] = {}
     for row in rows:
@@ -335,7 +350,7 @@ def plot_curves(
     out: Path,
     *,
     metric: str = "tf_loss",
-    by: str = "epoch",
+    by: str | None = None,
     training: bool = True,
     font: Path | None = None,
 ) -> Plotted:
@@ -345,10 +360,10 @@ def plot_curves(
     no run's.
     """
     files_of(out)
-    if by not in get_args(By):
+    if by is not None and by not in get_args(By):
         raise ConfigError(unknown("axis", by, get_args(By)))
-    axis: By = "update" if by == "update" else "epoch"
     runs = read_curves(folders)
+    axis: By = _axis(runs) if by is None else "update" if by == "update" else "epoch"
     systems = {group: _with_seeds(runs, group, system) for group, system in _systems(runs).items()}
     is_figure = metric not in _NO_FIGURES
     panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True) if is_figure else {}
@@ -360,8 +375,7 @@ def plot_curves(
         records = [r for run in runs.runs for kind in ("valid", "epoch") for r in run.of_kind(kind)]
         raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))
     with chart_canvas("".join([*runs.corpora, *runs.groups]), font):
-        unit = figures.nats(runs.runs) if _UNITS.get(metric) == _NATS else _UNITS.get(metric)
-        figure = draw_curves(panels, axis, f"{metric}, {unit}" if unit else metric, most=_most(metric))
+        figure = draw_curves(panels, axis, _label(metric, runs), most=_most(metric))
         files = save(figure, out)
     content, rows = [], []
     for corpus, found in panels.items():
@@ -373,14 +387,23 @@ def plot_curves(
                 {"label": series.system.label, "corpus": corpus, "runs": [str(run.folder) for run in of]} | numbers
             )
             rows.append([series.system.label, *[corpus] * (len(panels) > 1), *_last_and_best(of, metric, axis)])
-    header = ["model", *["corpus"] * (len(panels) > 1), "runs", f"last {by}", f"{metric} there", "best"]
-    files.append(save_numbers({"metric": metric, "by": by, "curves": content}, out))
-    return Plotted(files, header, rows)
+    header = ["model", *["corpus"] * (len(panels) > 1), "runs", f"last {axis}", f"{metric} there", "best"]
+    files.append(save_numbers({"metric": metric, "by": axis, "curves": content}, out))
+    return Plotted(files, header, rows, runs.problems)
+
+
+def _label(metric: str, runs: RunSet) -> str:
+    """What the axis of a figure says."""
+    name, unit = _CALLED.get(metric, (metric.replace("_", " "), ""))
+    unit = figures.nats(runs.runs) if unit == _NATS else unit
+    return f"{name}, {unit}" if unit else name
 
 
 def _with_seeds(runs: RunSet, group: str, system: DrawnSystem) -> DrawnSystem:
-    most = max(len(runs.of(group, corpus)) for corpus in runs.corpora)
-    return dataclasses.replace(system, label=system.label + f" ({most} seeds)" * (most > 1))
+    """With the number of its runs, where they are as many on each corpus."""
+    numbers = {len(found) for corpus in runs.corpora if (found := runs.of(group, corpus))}
+    several = len(numbers) == 1 and max(numbers) > 1
+    return dataclasses.replace(system, label=system.label + f" ({max(numbers)} seeds)" * several)
 
 
 def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
@@ -392,8 +415,9 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     is_loss, is_score = "loss" in metric or "nll" in metric, any(x in metric for x in ("accuracy", "bleu", "chrf"))
     best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
     ends = sorted({max(run) for run in points})
-    last_x = f"{ends[0]}" if len(ends) == 1 else f"{ends[0]}–{ends[-1]}"
-    return [f"{len(points)}", last_x, _with_deviation([run[max(run)] for run in points]), _with_deviation(best)]
+    last_x = f"{ends[0]:g}" if len(ends) == 1 else f"{ends[0]:g}–{ends[-1]:g}"
+    last = [run[max(run)] for run in points] if len(ends) == 1 else []  # no mean of early and of late ones
+    return [f"{len(points)}", last_x, _with_deviation(last), _with_deviation(best)]
 
 
 def _with_deviation(values: Sequence[float]) -> str:
@@ -401,75 +425,3 @@ def _with_deviation(values: Sequence[float]) -> str:
         return tables.NONE
     mean = f"{statistics.fmean(values):.4g}"
     return f"{mean} ± {statistics.stdev(values):.2g}" if len(values) > 1 else mean
-
-
-# repose plot share
-
-
-def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) -> Plotted:
-    """1 - (L_plain - L_causal) / (L_plain - L_ahead) by epoch, L the validation losses, of one corpus, as files.
-
-    `folders` are runs of three systems: one that looks ahead, its causal twin, and one that normalises no tokens.
-    Of each seed that all three have, a share, then mean and deviation; without common seeds, of the mean losses.
-    Raises ConfigError where the runs are not of three such systems.
-    """
-    files_of(out)
-    runs = read_curves(folders)
-    ahead = [run for run in runs.runs if run.looks_ahead]
-    plain = [run for run in runs.runs if not _normalises(run)]
-    causal = [run for run in runs.runs if _normalises(run) and not run.looks_ahead]
-    parts = plain, causal, ahead
-    if any(len({run.group for run in part}) != 1 for part in parts) or len(runs.corpora) != 1:
-        raise ConfigError(
-            "the share needs runs of three systems on one corpus: one without token norm, one with it, and one that "
-            "looks ahead, such as those of the grid lookahead-share"
-        )
-    losses = [{run.seed: points_of(run, "valid", "tf_loss", "epoch") for run in part} for part in parts]
-    seeds = sorted(set(losses[0]) & set(losses[1]) & set(losses[2]))
-    shares = aggregate([_shares(*(of_system[seed] for of_system in losses)) for seed in seeds])
-    means = [aggregate(list(of_system.values())) for of_system in losses]
-    if not shares:
-        shares = aggregate([_shares(*({point.x: point.mean for point in points} for points in means))])
-    if not shares:
-        raise ConfigError("these runs have no validated epoch in common: validate all three after the same epochs")
-    (corpus,) = runs.corpora
-    series = Series(system=DrawnSystem(label="look ahead", number=0), points=_hundredfold(shares))
-    with chart_canvas(corpus, font):
-        files = save(draw_curves({corpus: [series]}, "epoch", "share of the gain in loss, percent"), out)
-    names = [part[0].group for part in parts]
-    content = {
-        "systems": dict(zip(("plain", "causal", "ahead"), names, strict=True)),
-        "seeds": seeds,
-        "runs": [str(run.folder) for part in parts for run in part],
-        "losses": [[dataclasses.asdict(point) for point in points] for points in means],
-        "share": [dataclasses.asdict(point) for point in shares],
-    }
-    files.append(save_numbers(content, out))
-    at = [{point.x: point for point in points} for points in means]
-    rows = [
-        [
-            str(p.x),
-            *(f"{points[p.x].mean:.3f}" for points in at),
-            f"{100 * p.mean:.0f} %",
-            tables.NONE if p.deviation is None else f"{100 * p.deviation:.0f}",
-        ]
-        for p in shares
-    ]
-    return Plotted(files, ["epoch", *names, "look ahead", "±"], rows)
-
-
-def _normalises(run: ReportRun) -> bool:
-    a = run.experiment.architecture
-    return {a.encoder_token_norm, a.decoder_token_norm} != {"none"}
-
-
-def _shares(plain: dict[int, float], causal: dict[int, float], ahead: dict[int, float]) -> dict[int, float]:
-    return {
-        x: 1 - (plain[x] - causal[x]) / (plain[x] - ahead[x])
-        for x in sorted(plain.keys() & causal.keys() & ahead.keys())
-        if plain[x] != ahead[x]
-    }
-
-
-def _hundredfold(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple(Point(p.x, 100 * p.mean, p.deviation and 100 * p.deviation, p.n) for p in points)

@@ -4,6 +4,7 @@ What is tested and how: `repose.evaluation.significance` and docs/significance.m
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from repose.config.experiment import TASK_SETTINGS
@@ -30,6 +31,7 @@ from repose.report.pairs import (
     pair_table,
     pairs_of,
     seeds_table,
+    small_of,
     small_sets,
     usual_of,
     usual_run,
@@ -139,8 +141,8 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         systems = systems_of(runs, corpus, remarks)
         pairs += pairs_of(systems, runs, remarks.of_scores)
         counted += pairs_of([one.counted for one in systems if one.statistics], runs, remarks.of_texts)
-    small = small_sets({pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}, "sentences")
-    said = list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts, *small]))
+    sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}
+    said = list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts, *small_sets(sizes, "sentences")]))
     tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
@@ -155,7 +157,8 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_seeds(scored, []))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
-    return (*tables, *others)
+    small = frozenset(small_of(sizes))
+    return (*(replace(table, small_sets=small) for table in tables), *others)
 
 
 def _greedy(pairs: Sequence[Pair]) -> list[Pair]:

@@ -21,6 +21,7 @@ from repose.report.pairs import (
     left_out,
     pairs_of,
     seeds_table,
+    small_of,
     small_sets,
     usual_of,
     usual_run,
@@ -93,8 +94,8 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
         return [counts[run.folder] for run in system.runs]
 
     units = of(pairs[0].system)[0].units
-    small = small_sets({pair.system.corpus: len(of(pair.system)[0]) for pair in pairs}, units)
-    return bootstrap_table(
+    sizes = {pair.system.corpus: len(of(pair.system)[0]) for pair in pairs}
+    table = bootstrap_table(
         f"significance-{task}",
         pairs,
         lambda system, number: testing.resample_ratio(of(system), num_resamples=number),
@@ -102,11 +103,12 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
         unit=figure.unit,
         digits=3,
         like="significance-of-task",
-        remarks=[*remarks, *small],
+        remarks=[*remarks, *small_sets(sizes, units)],
         task=task.replace("_", " "),
         figure=figure.called,
         units=units,
     )
+    return replace(table, small_sets=frozenset(small_of(sizes)))
 
 
 def _counted(

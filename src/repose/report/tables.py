@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from repose.report.collect import ReportRun, RunSet
+from repose.report.collect import Absent, ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.naming import set_of
 
@@ -21,6 +21,7 @@ Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]
 """A figure of one run."""
 Kind = Callable[[ReportRun], object]
+LOOKS_AHEAD_IN_TRAINING = "This model looks ahead in training; it is never marked as the best."
 LOOKS_AHEAD = (
     "This model looks ahead: it sees the target tokens that it is to predict, so that its teacher-forced figures "
     "measure nothing; it is never marked as the best."
@@ -56,6 +57,9 @@ class Figure:
     """Whether it says what a model costs, so that one that looks ahead is not warned of at it."""
     judged_by_tokens: bool = False
     """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
+    free_running: bool = False
+    """Whether the model wrote what it measures without seeing later tokens, so that it shows what it is, even one that
+    looks ahead."""
     kind: Kind = lambda _run: None
     """How it was measured in a run, and on what: values of two kinds cannot be compared."""
 
@@ -91,7 +95,7 @@ def scored_on(run: ReportRun) -> object:
 
 def quality(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
     """A score of translations, from 0 to 100."""
-    return Figure(name, of, digits=1, better="higher", kind=kind)
+    return Figure(name, of, digits=1, better="higher", free_running=True, kind=kind)
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -142,6 +146,13 @@ class Row:
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
+    absent: tuple[Absent, ...] = ()
+    """Its other runs, which are not counted."""
+
+    @property
+    def uncounted(self) -> str:
+        """What is said of the number of its runs; "" where none is absent."""
+        return f"Not counted: {', '.join(f'{one.name} ({one.why})' for one in self.absent)}." if self.absent else ""
 
     @property
     def comparable(self) -> bool:
@@ -159,7 +170,15 @@ class Row:
 
 def rows_of(runs: RunSet) -> list[Row]:
     """Every system and corpus with finished runs, corpora first."""
-    rows = [Row(group, corpus, runs.done(group, corpus)) for corpus in runs.corpora for group in runs.groups]
+    absent: dict[tuple[str, str], tuple[Absent, ...]] = {}
+    for one in runs.absent:
+        key = one.group, one.corpus
+        absent[key] = (*absent.get(key, ()), one)
+    rows = [
+        Row(group, corpus, runs.done(group, corpus), absent.get((group, corpus), ()))
+        for corpus in runs.corpora
+        for group in runs.groups
+    ]
     return [row for row in rows if row.runs]
 
 
@@ -208,21 +227,27 @@ def figure_table(
     lines = []
     for row, spreads in zip(rows, found, strict=True):
         beside = [(r, s) for r, s in zip(rows, found, strict=True) if r.corpus == row.corpus]
-        warned = [row.warning] if row.warning else []
+        warned, uncounted = ([text] if text else [] for text in (row.warning, row.uncounted))
         cells = [Cell(row.corpus)] * several
-        cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0)]
+        cells += [Cell(row.group, notes=[*warned, *about(row)]), value_cell(len(row.runs), 0, notes=uncounted)]
         for figure in present:
             if (mean := spreads[figure.name]) is None:
                 cells.append(Cell(NONE, notes=[UNLIKE] if len(figure.kinds([row])) > 1 else []))
                 continue
             text = _exact(row, figure) if figure.exact else shown(mean, figure.digits, len(row.runs))
-            notes = [*([] if figure.cost else warned), *marks(row, figure)]
+            notes = [*([] if figure.cost else _warning_at(figure, row)), *marks(row, figure)]
             best = row.comparable and round(mean.mean, figure.digits) == _best(beside, figure)
             cells.append(Cell(text, mean.mean, mean.deviation, mean.n, notes, best))
         lines.append(cells)
     heads = [Column("corpus", numeric=False)] * several + [Column("system", numeric=False), Column("n", "runs")]
     columns = [*heads, *(Column(figure.name, figure.unit) for figure in present)]
     return captioned(name, columns, lines, like=like, **words)
+
+
+def _warning_at(figure: Figure, row: Row) -> list[str]:
+    """What is wrong with a system's figure."""
+    text = LOOKS_AHEAD_IN_TRAINING if figure.free_running and row.warning == LOOKS_AHEAD else row.warning
+    return [text] if text else []
 
 
 def _exact(row: Row, figure: Figure) -> str:

@@ -41,7 +41,8 @@ def costs_table(runs: RunSet) -> Table:
         *by_epochs[1:],
     ]
     more = _COMPLETED * (not all(map(figures.epochs, done)))
-    return tables.figure_table(rows, shown, "costs", marks=marks, more=more)
+    operations = tables.caption("costs-operations") if by_epochs[0].kinds(rows) else ""
+    return tables.figure_table(rows, shown, "costs", marks=marks, operations=operations, more=more)
 
 
 def _in(unit: float, of: tables.Of) -> tables.Of:
@@ -88,16 +89,17 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
 
     kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
+    by = "update" if any(figures.validated_within(run) for row in rows for run in row.runs) else "epoch"
     shown = [
-        tables.count("last epoch", last("epoch")),
+        tables.count(f"last {by}", lambda run: _place(run, next(iter(reversed(run.of_kind("valid"))), None), by)),
         tables.loss("loss, last", last("tf_loss"), nats, kind),
-        tables.Figure("best epoch", lambda run: number_of(_best(run, "tf_loss", min), "epoch"), digits=0, exact=True),
+        tables.Figure(f"best {by}", lambda run: _place(run, _best(run, "tf_loss", min), by), digits=0, exact=True),
         tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), nats, kind),
         tables.accuracy("accuracy, last", last("tf_accuracy", 100), kind),
         tables.quality("BLEU, last", last("bleu"), kind),
         tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu"), kind),
     ]
-    return tables.figure_table(rows, shown, "best-and-last", more=_bleu_caption(rows))
+    return tables.figure_table(rows, shown, "best-and-last", by=by, more=_bleu_caption(rows))
 
 
 def equal_epochs_table(runs: RunSet) -> Table | None:
@@ -153,14 +155,21 @@ def _bleu_caption(rows: Sequence[tables.Row]) -> str:
 
 
 def _validated_epochs(run: ReportRun) -> int:
-    """Epochs at whose end, or in which, it was validated, from the first on."""
-    found = {record["epoch"] for record in run.of_kind("valid")} & {record["epoch"] for record in run.of_kind("epoch")}
+    """Epochs at whose end it was validated, from the first on."""
+    found = {place for place, _ in figures.by_epoch(run, "valid")}
     return next(epoch for epoch in range(len(found) + 1) if epoch + 1 not in found)
 
 
 def _at(run: ReportRun, kind: str, epoch: int) -> Mapping[str, Any] | None:
-    """Its last record of a kind in an epoch."""
-    return next((record for record in reversed(run.of_kind(kind)) if record["epoch"] == epoch), None)
+    """Its last record of a kind at an epoch's end."""
+    return next((record for place, record in reversed(figures.by_epoch(run, kind)) if place == epoch), None)
+
+
+def _place(run: ReportRun, validation: Mapping[str, Any] | None, by: str) -> float | None:
+    """The update or epoch of one of its validations."""
+    if by == "update":
+        return number_of(validation, by)
+    return next((place for place, record in figures.by_epoch(run, "valid") if record is validation), None)
 
 
 def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:

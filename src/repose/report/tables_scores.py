@@ -219,6 +219,7 @@ def task_column(name: str, unit: str) -> Figure:
         digits=digits,
         better=_better(name),
         judged_by_tokens="token" in unit,
+        free_running=name.startswith("stepwise"),
         kind=scored_on,
     )
 

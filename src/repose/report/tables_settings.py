@@ -4,9 +4,10 @@ And what was found in their corpora.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TypeAlias
 
+from repose.config.experiment import TASK_SETTINGS, DecodingConfig
 from repose.config.run_id import measuring
 from repose.data import advice
 from repose.data.findings import Finding, known_findings
@@ -37,6 +38,11 @@ _RARE = (
     *("corpus_temperature", "upsample"),
 )
 """Settings that few trainings use: at their default they are off, as what is none."""
+_OF_TRANSLATIONS = (
+    *("bleu_every_epochs", "bleu_sentences", "bleu_mean_over"),
+    *(field.name for field in fields(DecodingConfig) if field.name != "batch_size"),
+)
+"""Settings of training and decoding that say how sentences are translated."""
 _OF_TRAINING = (*DROPOUTS, "initialisation")
 """Fields of the architecture that are settings of its training."""
 
@@ -56,7 +62,11 @@ def settings_table(runs: RunSet) -> Table:
         own = [run for run in of if run.group == group]
         lines += _by_topic(
             group,
-            [(name, _values([(r.corpus, settings[r.folder].get(name)) for r in own])) for name in names],
+            [
+                (name, _values([(r.corpus, settings[r.folder].get(name)) for r in own]))
+                for name in names
+                if any(name in settings[r.folder] for r in own)
+            ],
             keep=set(names) - common,
         )
     columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
@@ -138,10 +148,23 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
                 continue
             if name == "warmup_updates" and run.experiment.training.warmup_share is not None:
                 continue  # which the share replaces
+            if _is_ignored(run, section, name):
+                continue
             if name in _RARE and value == getattr(type(getattr(run.experiment, section)), name):
                 value = None
             found[section, name] = value if isinstance(value, Hashable) else str(value)
     return found
+
+
+def _is_ignored(run: ReportRun, section: str, name: str) -> bool:
+    """Whether a run's task has no use for a setting."""
+    task = TASK_SETTINGS[run.task]
+    if section == "architecture":
+        return name in task.lacks
+    if name in TASK_SETTINGS["translation"].limits and section == "training":
+        return name not in task.limits
+    of_translation = name in _OF_TRANSLATIONS and section in ("training", "decoding")
+    return f"{section}.{name}" in task.refuses or (of_translation and not task.translates)
 
 
 def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:

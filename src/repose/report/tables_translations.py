@@ -36,11 +36,19 @@ def endings_table(runs: RunSet) -> Table | None:
     ways = (("greedy", "greedy"), (None, width))
     shown = [
         *(
-            Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, better="higher", kind=_kind(way))
+            Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, free_running=True, kind=_kind(way))
             for way, label in ways
         ),
         *(
-            Figure(f"{name}, {label}", _share(key, way), unit="%", digits=1, better="lower", kind=_kind(way))
+            Figure(
+                f"{name}, {label}",
+                _share(key, way),
+                unit="%",
+                digits=1,
+                better="lower",
+                free_running=True,
+                kind=_kind(way),
+            )
             for name, key in (("did not end", "unfinished"), ("loop", "looping"))
             for way, label in ways
         ),

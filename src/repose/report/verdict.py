@@ -11,10 +11,13 @@ from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import beam_name, task_column, translation_score
+from repose.report.tables_settings import differences
 
 _GREEDY = "BLEU (greedy)"
 _MOST = 4
 """Corpora of which something is said; of one more, too, rather than that there is one."""
+_SHORT = 60
+"""Letters of differing settings that are named in a sentence."""
 _HOW = "Each p is corrected for the number of tests (see Significance)."
 
 
@@ -71,7 +74,15 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
         return f"On {corpus} {_listed(level)} share {among}, {score}."
     apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {'above' if sign < 0 else 'below'} {second.group}"
     said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(found[:2])}"
-    return f"{said}; {_tested(figure, tests, best, second)}."
+    return f"{said}{_otherwise(best, second)}; {_tested(figure, tests, best, second)}."
+
+
+def _otherwise(one: Row, other: Row) -> str:
+    """What is said of two systems whose settings differ, beside the architecture; "" of others."""
+    found = differences(one.runs, other.runs)
+    if not found:
+        return ""
+    return f", but with other settings ({found if len(found) <= _SHORT else 'see Settings'})"
 
 
 def _apart(difference: float, figure: Figure) -> str:
@@ -89,12 +100,15 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
     else:
         names = ["significance", "seeds"]
     over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
+    if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
+        over_set = exact  # of two single runs, whatever the number of sentences
+    small = any(table.id == names[0] and one.corpus in table.small_sets for table in tests)
     if over_set is None and over_seeds is None:
         return "no test compares the two"
     if over_set is None:
         return f"{over_seeds} over seeds, and not tested over the test set"
-    return f"{over_set} over the test set" + (
-        ", and seeds are not tested" if over_seeds is None else f" and {over_seeds} over seeds"
+    return f"{over_set} over the test set{', which is too small to rely on,' * small}" + (
+        f"{'' if small else ','} and seeds are not tested" if over_seeds is None else f" and {over_seeds} over seeds"
     )
 
 

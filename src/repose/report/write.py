@@ -34,6 +34,9 @@ _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u03
 """Those that LaTeX's standard encoding can put on a letter."""
 _SHORT, _NARROW, _BREAKS = 6, 6, 40
 """Letters of a unit that stands in the head of a column, and columns of a table that needs no small print, in LaTeX."""
+_LINE, _SPACE, _LEAST, _PAGE = 82, 1.5, 0.3, 45
+"""Letters in small print on a line of LaTeX, those between two columns, the least share of it that sentences have, and
+lines of a table on a page."""
 _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
 
 
@@ -299,23 +302,31 @@ def _number(value: float | None) -> str:
 
 
 def write_latex(table: Table) -> str:
-    """A table environment with booktabs, for \\input; needs \\usepackage{booktabs} and nothing else."""
+    """Table environments with booktabs, for \\input, of so many rows each as a page has room for; needs
+    \\usepackage{booktabs} and nothing else."""
+    parts = _latex_pages(table)
+    texts = [_latex_part(table, rows, number, is_last=number == len(parts)) for number, rows in enumerate(parts, 1)]
+    return "\n".join(["% needs \\usepackage{booktabs}", *texts]) + "\n"
+
+
+def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, *, is_last: bool) -> str:
+    """One environment, the first one with the label, the last one with caption and notes."""
     short = [c.unit if len(c.unit) <= _SHORT else "" for c in table.columns]
     heads = [latex(f"{c.name} ({unit})" if unit else c.name) for c, unit in zip(table.columns, short, strict=True)]
     units = "; ".join(f"{c.name}: {c.unit}" for c in table.columns if len(c.unit) > _SHORT)
-    wide = len(table.columns) > _NARROW
+    wide, breaking = len(table.columns) > _NARROW, any(_breaking(table))
+    size = "scriptsize" if wide else "footnotesize" if breaking else "small"
     lines = [
-        "% needs \\usepackage{booktabs}",
         r"\begin{table}",
         r"  \centering",
-        r"  \scriptsize\setlength{\tabcolsep}{3pt}" if wide else r"  \small",
-        rf"  \caption{{{latex(table.title)}}}",
-        rf"  \label{{tab:{table.id}}}",
+        rf"  \{size}" + r"\setlength{\tabcolsep}{3pt}" * (wide or breaking),
+        rf"  \caption{{{latex(table.title)}{', continued' * (number > 1)}}}",
+        *([rf"  \label{{tab:{table.id}}}"] if number == 1 else []),
         rf"  \begin{{tabular}}{{{_latex_columns(table)}}}",
         r"    \toprule",
         f"    {' & '.join(heads)} \\\\",
         r"    \midrule",
-        *(f"    {' & '.join(_latex_cell(table, cell) for cell in row)} \\\\" for row in table.rows),
+        *(f"    {' & '.join(_latex_cell(table, cell) for cell in row)} \\\\" for row in rows),
         r"    \bottomrule",
         r"  \end{tabular}",
     ]
@@ -324,15 +335,50 @@ def write_latex(table: Table) -> str:
         (rf"\textsuperscript{{{latex(key)}}}~" if key in table.marked else "") + latex(text)
         for text, key in table.keys.items()
     ]
-    lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks]
-    return "\n".join([*lines, r"\end{table}"]) + "\n"
+    lines += [rf"  \par\smallskip\footnotesize\raggedright {remark}" for remark in remarks if is_last]
+    return "\n".join([*lines, r"\end{table}"])
+
+
+def _breaking(table: Table) -> list[bool]:
+    """Which columns are of sentences, whose lines break."""
+    return [width > _BREAKS and not c.numeric for width, c in zip(_widest(table), table.columns, strict=True)]
+
+
+def _widest(table: Table) -> list[int]:
+    """Letters of the widest cell of each column."""
+    return [max((len(row[place].text) for row in table.rows), default=0) for place in range(len(table.columns))]
+
+
+def _share(table: Table) -> float:
+    """What each column of sentences has of the line: what the others leave."""
+    breaking = _breaking(table)
+    heads = (len(column.name) for column in table.columns)
+    taken = sum(
+        max(pair) for pair, breaks in zip(zip(_widest(table), heads, strict=True), breaking, strict=True) if not breaks
+    )
+    left = 1 - (taken + _SPACE * len(breaking)) / _LINE
+    return max(left, _LEAST) / max(1, sum(breaking))
+
+
+def _latex_pages(table: Table) -> list[Sequence[Sequence[Cell]]]:
+    """The rows of a table, as they fit on pages."""
+    breaking, letters = _breaking(table), _share(table) * _LINE
+    pages: list[list[Sequence[Cell]]] = [[]]
+    used = 0
+    for row in table.rows:
+        broken = (cell.text for cell, breaks in zip(row, breaking, strict=True) if breaks)
+        lines = max((math.ceil(len(text) / letters) for text in broken), default=1)
+        if pages[-1] and used + lines > _PAGE:
+            pages.append([])
+            used = 0
+        pages[-1].append(row)
+        used += lines
+    return list(pages)
 
 
 def _latex_columns(table: Table) -> str:
-    """Numbers to the right, names to the left; columns of sentences share most of the line, and break."""
-    widest = [max((len(row[place].text) for row in table.rows), default=0) for place in range(len(table.columns))]
-    long = sum(width > _BREAKS and not c.numeric for width, c in zip(widest, table.columns, strict=True))
-    text = [rf"p{{{0.75 / max(1, long):.2f}\linewidth}}" if width > _BREAKS else "l" for width in widest]
+    """Numbers to the right, names to the left; columns of sentences share the rest of the line."""
+    text = [rf"p{{{_share(table):.2f}\linewidth}}" if breaks else "l" for breaks in _breaking(table)]
     return "".join("r" if column.numeric else kind for column, kind in zip(table.columns, text, strict=True))
 
 
