@@ -485,7 +485,7 @@ def test_a_stop_is_heeded_after_a_window(tmp_path: Path, planned: Planned) -> No
     assert (ended, windows) == (Ended.STOPPED, [1024, 1024])
     assert store.names("parts") == []
     work, last = LineTranslator(plan.job, Numbering()), lambda: len(windows) == 7
-    again = run_shard(store, plan, plan.shards[0], work, tell=lambda lines, _: windows.append(lines), stop=last)
+    again = run_shard(store, plan, plan.shards[0], work, on_window=lambda lines, _: windows.append(lines), stop=last)
     assert (again, sum(windows[2:])) == (Ended.DONE, 5000), "after the last window there is nothing to stop"
 
 

@@ -259,7 +259,7 @@ def test_dead_ends_beside_other_sentences() -> None:
         ((6, 6), -1.0, False),
         ((7, 7, 7), -1.5, False),
     ]
-    assert [h.normalised for [h] in found] == [h.score / length_penalty(len(h.tokens), 0.6) for [h] in found]
+    assert [h.normalised for [h] in found] == [h.score / SearchOptions(2).penalty(len(h.tokens)) for [h] in found]
 
 
 def test_one_dead_end_leaves_the_other_hypotheses_alone() -> None:
@@ -293,7 +293,7 @@ def test_a_state_whose_rows_stay_is_left_alone() -> None:
     for beam_size in (1, 2):
         script = Script(table, 1)
         script.select = moved.append  # type: ignore[method-assign]
-        [[found]] = beam_search(script, script, [4], beam_size=beam_size)
+        [[found]] = beam_search(script, script, [4], SearchOptions(beam_size))
         assert found.tokens == (A, B)
         assert not moved
 

@@ -10,6 +10,7 @@ limits.py       cores and memory that a container grants
 cluster.py      a Ray cluster, and joining it
 job_array.py    the part of the work that a job of an array takes
 numbers.py      whether a caller's value is a number, or a seed
+token_ids.py    ids of the special tokens in every vocabulary
 hashing.py      pseudo-random numbers that are the same everywhere
 code.py         the digest of the package's own code
 """
