@@ -68,12 +68,12 @@ def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, 
     data = PairDataset.open(folder / "prepared")
     order = Batches(data.tgt_lengths, config.batching, size, config.seed, src_lengths=data.src_lengths)
     share = World(0, WORKERS, torch.device("cpu"))
-    batches = Feed(TASK, lambda _: data, order, world=share, num_micro_batches=1).epoch(0, 0)
+    feed = Feed(TASK, lambda _: data, order, world=share, num_micro_batches=1).epoch(0, 0)
     with tuned():
         for count in chain([WARM], map(int, sys.stdin)):
             answer: dict[str, list[float]] = {"seconds": [], "losses": []}
             for number in range(count):
-                batch, began = next(batches), time.process_time()
+                batch, began = next(feed), time.process_time()
                 learner.backward(batch, number)
                 learner.step(LEARNING_RATE)
                 answer["seconds"].append(time.process_time() - began)

@@ -5,11 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from repose.bulk import local
+from repose.bulk import models as models_module
 from repose.bulk import run as run_module
 from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import Tally, run_in_processes
@@ -136,6 +138,16 @@ def test_there_are_as_many_processes_as_cores_or_gpus_but_not_more_than_shards(
     assert len(models) == (used == 1), "each process has its own"
     assert run_module.run_shards(store, plan, [], models, on="local", workers=asked)
     assert found == [used], "nothing is left to do"
+
+
+def test_the_best_device_is_called_by_its_name_in_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    translator = SimpleNamespace(engine=SimpleNamespace(name="torch"), precision="fp32")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(models_module, "digest", lambda _: "0" * 64)
+    monkeypatch.setattr(models_module, "load", lambda *how: asked.append(how) or translator)
+    model, _ = models_module.used(tmp_path, "auto", None, "auto")
+    assert (model.device, asked) == ("cpu", [(tmp_path, "cpu", 1, None, "auto")])
 
 
 def test_a_shard_that_kills_again_and_again_ends_it(run: Callable[..., bool]) -> None:

@@ -192,27 +192,27 @@ def test_only_one_window_of_pairs_is_held_at_a_time(monkeypatch):
 # --- sharing out
 
 
-def all_shares(indices, lengths, world_size, num_parts):
+def all_shares(indices, lengths, world_size, num_micro_batches):
     return [
-        share(indices, lengths, rank=rank, world_size=world_size, part=part, num_parts=num_parts)
+        share(indices, lengths, rank=rank, world_size=world_size, micro_batch=part, num_micro_batches=num_micro_batches)
         for rank in range(world_size)
-        for part in range(num_parts)
+        for part in range(num_micro_batches)
     ]
 
 
 @given(st.lists(st.integers(1, 90), max_size=80), st.integers(1, 5), st.integers(1, 4), st.randoms())
 @settings(max_examples=150)
-def test_shares_are_disjoint_complete_and_balanced(lengths, world_size, num_parts, random):
+def test_shares_are_disjoint_complete_and_balanced(lengths, world_size, num_micro_batches, random):
     indices = np.array(random.sample(range(1000), len(lengths)), dtype=np.int64)
     lengths = np.array(lengths, dtype=np.int32)
-    shares = all_shares(indices, lengths, world_size, num_parts)
+    shares = all_shares(indices, lengths, world_size, num_micro_batches)
     assert sorted(itertools.chain.from_iterable(part.tolist() for part in shares)) == sorted(indices.tolist())
     length_of = dict(zip(indices.tolist(), lengths.tolist(), strict=True))
     tokens = [sum(length_of[index] for index in part.tolist()) for part in shares]
     assert max(tokens) - min(tokens) <= max(lengths, default=0)  # a snake's loads differ by at most one item
     sizes = [len(part) for part in shares]
     assert max(sizes) - min(sizes) <= 1
-    again = all_shares(indices, lengths, world_size, num_parts)
+    again = all_shares(indices, lengths, world_size, num_micro_batches)
     assert all(np.array_equal(one, other) for one, other in zip(shares, again, strict=True))
 
 
@@ -224,9 +224,13 @@ def test_the_batch_is_dealt_out_in_a_snake():
 
 def test_the_only_share_is_the_batch_as_it_is():
     indices = np.array([5, 1, 9])
-    assert share(indices, np.array([1, 2, 3]), rank=0, world_size=1, part=0, num_parts=1).tolist() == [5, 1, 9]
+    assert share(indices, np.array([1, 2, 3]), rank=0, world_size=1, micro_batch=0, num_micro_batches=1).tolist() == [
+        5,
+        1,
+        9,
+    ]
 
 
 def test_lengths_of_the_whole_dataset_are_not_taken_for_the_batch_s():
     with pytest.raises(AssertionError, match="batch's own pairs"):
-        share(np.array([0, 1]), np.arange(10), rank=0, world_size=2, part=0, num_parts=1)
+        share(np.array([0, 1]), np.arange(10), rank=0, world_size=2, micro_batch=0, num_micro_batches=1)

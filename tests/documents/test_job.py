@@ -146,8 +146,9 @@ def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
 
 
 def test_a_text_is_translated_in_one_call() -> None:
-    def translate(texts: list[str], attention: bool, to: str | None, beam_size: int) -> list[Translation]:
-        assert (attention, to, beam_size) == (False, None, 2)
+    def translate(texts: list[str], beam_size: int, **others: Any) -> list[Translation]:
+        assert beam_size == 2
+        assert not any(others.values())
         return [Translation(text.upper(), 0.0, (), (), False) for text in texts]
 
     tokenizer = SimpleNamespace(encode=str.split, most_tokens=len, spans=None)
@@ -163,6 +164,8 @@ def test_a_text_is_translated_in_one_call() -> None:
     assert translate_text(model, text, beam_size=2) == text.upper()
     with pytest.raises(ConfigError, match="translate_text takes a text"):
         translate_text(model, ["One."])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="lone surrogate"):
+        translate_text(model, "One.\n\ud800 2")
 
 
 def test_a_translation_of_each_sentence_is_asked_for() -> None:

@@ -133,8 +133,22 @@ def test_values_of_settings_may_be_numpys_and_paths(corpus: Path, tmp_path: Path
     assert experiment.training.learning_rate == 0.5
 
 
+def test_a_setting_is_given_once(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"settings name training\.seed twice"):
+        train(corpus, tmp_path / "run", settings={"training.seed": 3, "training": {"seed": 4}})
+
+
+def test_files_may_come_from_an_iterator_and_be_anything_with_a_path(corpus: Path, tmp_path: Path) -> None:
+    class Place:
+        def __fspath__(self) -> str:
+            return str(tmp_path / "run")
+
+    out: Any = Place()
+    assert train(corpus.parent.glob("pairs.*"), out, stop_after=1).folder == tmp_path / "run"
+
+
 def test_settings_may_be_in_tables(corpus: Path, tmp_path: Path) -> None:
-    train(corpus, tmp_path / "run", settings={**SMALL, "training": {"seed": 4, "epochs": 1}}, stop_after=1)
+    train(corpus, tmp_path / "run", settings={**SMALL, "training": {"seed": 4}}, stop_after=1)
     assert RunFolder(tmp_path / "run").config().experiment.training.seed == 4
 
 

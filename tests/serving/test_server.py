@@ -26,6 +26,7 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.saved_model import directory
+from repose.serving import server as server_module
 from repose.serving.catalogue import read_catalogue
 from repose.serving.log import Log
 from repose.serving.server import Server, _listen
@@ -140,6 +141,16 @@ def test_a_server_without_workers_is_refused(model: Path) -> None:
     settings, catalogue = ServeSettings(runs=(model,), workers=0), read_catalogue([model], [])
     with socket.socket() as listener, pytest.raises(ConfigError, match="0"):
         Server(settings, catalogue, listener, print, Log(None), "")
+
+
+def test_the_best_device_is_the_cpu_of_a_machine_without_a_gpu(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(server_module, "available_cores", lambda: 3)
+    settings = ServeSettings(runs=(model,), device="auto")
+    with socket.socket() as listener:
+        server = Server(settings, read_catalogue([model], []), listener, print, Log(None), "")
+    dispatcher = server._service.dispatcher
+    assert (dispatcher._num_workers, [of.settings["device"] for of in dispatcher._models]) == (3, ["cpu"])
 
 
 def test_a_model_from_the_command_line(tmp_path: Path) -> None:

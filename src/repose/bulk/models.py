@@ -12,6 +12,7 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translator
 from repose.graphs.folder import is_graph_folder
 from repose.saved_model import hub
+from repose.system.device import device_name
 from repose.system.errors import CheckpointError
 
 _COUNTS = (
@@ -46,6 +47,7 @@ def used(folder: Path, device: str, precision: str | None, engine: str) -> tuple
 
     Raises what `load` raises.
     """
+    device = device_name(device)
     translator = load(folder, device, 1, precision, engine)
     name = str(folder) if hub.is_on_hub(folder) else str(folder.absolute())
     made = UsedModel(name, digest(translator), translator.engine.name, translator.precision, device)

@@ -182,25 +182,31 @@ class Batches:
 
 
 def share(
-    indices: NDArray[np.int64], lengths: IntArray, *, rank: int, world_size: int, part: int, num_parts: int
+    indices: NDArray[np.int64],
+    lengths: IntArray,
+    *,
+    rank: int,
+    world_size: int,
+    micro_batch: int,
+    num_micro_batches: int,
 ) -> NDArray[np.int64]:
-    """What of a global batch this rank computes in this accumulation part.
+    """What of a global batch this rank computes in this micro-batch.
 
     `lengths` (B,) are the lengths, in tokens, of the pairs `indices` (B,) themselves, for instance
     `dataset.tgt_lengths[indices]`. The batch, sorted by falling length, is dealt out in a snake (1 2 3 3 2 1 …) over
-    `world_size` × `num_parts` shares, so that they carry nearly the same number of tokens. The shares of one batch are
-    disjoint and together the batch; a share of a batch smaller than the number of shares may be empty.
+    `world_size` × `num_micro_batches` shares, so that they carry nearly the same number of tokens. The shares of one
+    batch are disjoint and together the batch; a share of a batch smaller than the number of shares may be empty.
     """
     assert indices.shape == lengths.shape, "lengths are those of the batch's own pairs, not of the whole dataset"
     assert 0 <= rank < world_size
-    assert 0 <= part < num_parts
-    num_shares = world_size * num_parts
+    assert 0 <= micro_batch < num_micro_batches
+    num_shares = world_size * num_micro_batches
     if num_shares == 1:
         return indices
     by_length = np.argsort(-lengths.astype(np.int64), kind="stable")
     turn, place = np.divmod(np.arange(len(indices)), num_shares)
     dealt_to = np.where(turn % 2 == 0, place, num_shares - 1 - place)
-    mine: NDArray[np.intp] = by_length[dealt_to == part * world_size + rank]
+    mine: NDArray[np.intp] = by_length[dealt_to == micro_batch * world_size + rank]
     mine.sort()
     shared: NDArray[np.int64] = indices[mine]
     return shared

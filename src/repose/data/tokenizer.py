@@ -225,7 +225,7 @@ class Tokenizer:
         """Ids of each text between START and END; raises DataError for a lone surrogate, and ConfigError for a bare
         text in the place of several."""
         _check_several(texts)
-        _check_unicode(texts)
+        check_unicode(texts)
         try:
             encodings = self._encode_batch([*map(self._normalization, texts)], add_special_tokens=False)
         except Exception as error:  # the library raises bare ones, for vocabularies made elsewhere
@@ -438,7 +438,7 @@ def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
         nonlocal has_text
         rest = iter(lines)
         while feed := list(islice(rest, _LINES_PER_FEED)):
-            _check_unicode(feed)
+            check_unicode(feed)
             has_text = has_text or any(line.strip() for line in feed)
             yield [piece for line in feed for piece in _cut(line)]
 
@@ -459,7 +459,7 @@ def _check_several(texts: Iterable[str]) -> None:
         raise ConfigError(f"a tokenizer takes a list of texts, not {texts!r:.60}: write [text] for one")
 
 
-def _check_unicode(texts: Iterable[str]) -> None:
+def check_unicode(texts: Iterable[str]) -> None:
     """Raises DataError for a lone surrogate."""
     # Some versions of the library would put U+FFFD in the place of a surrogate without a word.
     for text in texts:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from repose.data.tokenizer import check_unicode
 from repose.decoding.lengths import lengths_of
 from repose.decoding.parts import Part, language_of, parts_of, pieces_together
 from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
@@ -98,17 +99,27 @@ def _on_one_line(translation: "Translation") -> "Translation":
     return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
 
 
-def translate_text(translator: "Translator", text: str, *, to: str | None = None, **how: Any) -> str:
+def translate_text(
+    translator: "Translator",
+    text: str,
+    *,
+    beam_size: int | None = None,
+    length_penalty: float | None = None,
+    no_repeat_ngram_size: int | None = None,
+    to: str | None = None,
+) -> str:
     """A text of any length in the translator's language: line by line and sentence by sentence, put together with the
     text's own line breaks and white space. What holds no letter stays as it is.
 
-    `to` and `how` as for `Translator.translate`, for one hypothesis. Raises ConfigError for anything but a text, and
-    what `translate` raises.
+    The options are those of `Translator.translate`. Raises ConfigError for anything but a text, and what `translate`
+    raises.
     """
     if not isinstance(text, str):
         raise ConfigError(f"translate_text takes a text, not {text!r:.60}: Translator.translate takes lists")
+    check_unicode([text])
     job = Job(PlainDocument(text), Reader.of(translator, to))
-    return translate_document(translator, job, to=to, **how)[0].decode()
+    how: dict[str, Any] = {"beam_size": beam_size, "length_penalty": length_penalty, "to": to}
+    return translate_document(translator, job, no_repeat_ngram_size=no_repeat_ngram_size, **how)[0].decode()
 
 
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:

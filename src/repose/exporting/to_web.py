@@ -110,7 +110,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
     about["split_src_tokens"] = lengths.usual
     about["directions"] = {tag: _languages(config, tag) for tag in tags}
-    return {**about, **languages, "graphs": facts.as_json(), "decoding": decoding}
+    return {**about, **languages, "graphs": facts.to_json(), "decoding": decoding}
 
 
 def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:

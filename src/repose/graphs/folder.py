@@ -56,7 +56,7 @@ class GraphFacts:
     cache: Annotated[tuple[CacheTensor, ...], Field(alias="kept")]
     """What rows keep from step to step; called `kept` in the JSON files that other programs read."""
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The facts as they stand in `repose-onnx.json`, and in the `model.json` of a page."""
         return _FACTS.dump_python(self, by_alias=True)
 
@@ -100,7 +100,7 @@ def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> G
 
 def describe(folder: Path, config: Mapping[str, Any], facts: GraphFacts, fields: Mapping[str, Any]) -> None:
     """Write `repose-onnx.json`, last; `config` is the config.json of the model that the graphs are of."""
-    write_description(folder, TARGET, config, {"graphs": facts.as_json(), **fields})
+    write_description(folder, TARGET, config, {"graphs": facts.to_json(), **fields})
 
 
 def read(folder: Path) -> GraphFolder:

@@ -415,7 +415,7 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     is_loss, is_score = "loss" in metric or "nll" in metric, any(x in metric for x in ("accuracy", "bleu", "chrf"))
     best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
     ends = sorted({max(run) for run in points})
-    last_x = f"{ends[0]:g}" if len(ends) == 1 else f"{ends[0]:g}–{ends[-1]:g}"
+    last_x = _place(ends[0]) if len(ends) == 1 else f"{_place(ends[0])}–{_place(ends[-1])}"
     last = [run[max(run)] for run in points] if len(ends) == 1 else []  # no mean of early and of late ones
     return [f"{len(points)}", last_x, _with_deviation(last), _with_deviation(best)]
 

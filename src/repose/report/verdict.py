@@ -100,9 +100,9 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
     else:
         names = ["significance", "seeds"]
     over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
-    if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
-        over_set = exact  # of two single runs, whatever the number of sentences
     small = any(table.id == names[0] and one.corpus in table.small_sets for table in tests)
+    if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
+        over_set, small = exact, False  # of two single runs; it does not call too much significant for few sentences
     if over_set is None and over_seeds is None:
         return "no test compares the two"
     if over_set is None:

@@ -1,9 +1,10 @@
 """What a Python program calls to train and to measure; the commands of the same names do the same."""
 
+import os
 import signal
 import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from repose.runs.arguments import loaded_experiment, refuse_other_files
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import read_config
+from repose.system.device import device_name
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable
 from repose.system.terminal import Say, say
@@ -22,7 +24,7 @@ from repose.tasks.base import Decoding
 from repose.tasks.registry import task_of_model
 from repose.training.display import ProgressKind
 
-Files = str | Path | Sequence[str | Path]
+Files = str | Path | Iterable[str | Path]
 """Two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
 
 
@@ -57,8 +59,9 @@ def train(
 
     Meanwhile, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the training, which saves its state; then they are raised again,
     so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. Python hears signals in the main thread alone:
-    elsewhere, set the event `stop`, which is looked at after each update. That, and `stop_after` so many updates,
-    return with `outcome.status` "stopped" and without scores.
+    elsewhere, set the event `stop`. It is looked at after each update (on a GPU, after every tenth), but not while the
+    corpus is prepared or the model scored. That, and `stop_after` so many updates, return with `outcome.status`
+    "stopped" and without scores.
 
     Raises ConfigError for settings that cannot be used and where `out` holds something other than a run, DataError for
     files, and CheckpointError where `out` holds another run.
@@ -137,33 +140,34 @@ def evaluate(
         _check_spares_run(place, folder, split, decoding, of_files=given is not None)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
-    return task_of_model(folder).score_model(folder, given, split, place, device, decoding)
+    return task_of_model(folder).score_model(folder, given, split, place, device_name(device), decoding)
 
 
 def _path(name: str, value: object) -> Path:
-    if not isinstance(value, str | PurePath):
+    if not isinstance(value, str | os.PathLike):
         raise ConfigError(f"{name} is {value!r:.60}, but must be the path of a folder")
     return Path(value)
 
 
 def _paths(files: Files) -> list[Path]:
     """Raises ConfigError for sentences and tables in the place of files."""
-    given = [files] if isinstance(files, str | PurePath) else files
-    wrong = [one for one in (given if isinstance(given, Sequence) else [given]) if not isinstance(one, str | PurePath)]
-    if wrong:
+    is_one = isinstance(files, str | os.PathLike | Mapping) or hasattr(files, "columns")
+    given: list[Any] = [files] if is_one or not isinstance(files, Iterable) else list(files)
+    if wrong := [one for one in given if not isinstance(one, str | os.PathLike)]:
         what = type(wrong[0]).__name__
         raise ConfigError(f"pairs are read from files, and {what} names none: write them to one first")
     return [Path(path) for path in given]
 
 
 def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by "section.field", those in tables too."""
+    """Settings by "section.field", those in tables too. Raises ConfigError for one that is in both."""
     named: dict[str, Any] = {}
     for name, value in settings.items():
-        if isinstance(value, Mapping):
-            named |= {f"{name}.{field}": each for field, each in value.items()}
-        else:
-            named[name] = value
+        for field, each in value.items() if isinstance(value, Mapping) else [("", value)]:
+            full_name = f"{name}.{field}" if field else name
+            if full_name in named:
+                raise ConfigError(f"settings name {full_name} twice: give one of them")
+            named[full_name] = each
     return named
 
 

@@ -27,7 +27,7 @@ from repose.serving.metrics import Metrics
 from repose.serving.middleware import Outermost
 from repose.serving.protocol import guarded
 from repose.serving.settings import ServeSettings
-from repose.system.device import available_cores, check_workers
+from repose.system.device import available_cores, check_workers, device_name
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import writing
 from repose.system.terminal import Say
@@ -173,10 +173,11 @@ class Server:
     def _dispatcher(self, catalogue: Catalogue) -> Dispatcher:
         settings = self._settings
         workers = settings.workers
+        device = device_name(settings.device)
         if workers is None:
-            workers = available_cores() if settings.device == "cpu" else 1
+            workers = available_cores() if device == "cpu" else 1
         check_workers(workers)
-        how = {"device": settings.device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
+        how = {"device": device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how, model.stamp) for model in catalogue.models]
         return Dispatcher(models, workers, settings.batching, self._metrics, self._log, self._reload_changed)
 

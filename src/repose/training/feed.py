@@ -101,7 +101,8 @@ class Feed:
         lengths = examples.tgt_lengths[indices]
         rank, size, number = self._world.rank, self._world.size, self._num_micro_batches
         shares = (
-            share(indices, lengths, rank=rank, world_size=size, part=place, num_parts=number) for place in range(number)
+            share(indices, lengths, rank=rank, world_size=size, micro_batch=place, num_micro_batches=number)
+            for place in range(number)
         )
         device = self._world.device
         make = self._task.bucketed_micro_batch if is_replayed(self._task, device) else self._task.micro_batch
