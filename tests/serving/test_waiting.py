@@ -39,12 +39,15 @@ def test_each_wait_ends_with_its_own_deadline_and_what_is_done_in_time_is_left_a
     asyncio.run(test())
 
 
-def test_a_cancellation_from_outside_stays_one() -> None:
-    async def test() -> None:
-        deadlines = Deadlines()
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_cancellation_from_outside_stays_one(*, ended: bool) -> None:
+    """Also beside an end of its own."""
 
+    async def test() -> None:
         async def wait() -> None:
-            with deadlines.within(5):
+            with Deadlines().within(5) as waiting:
+                if ended:
+                    waiting.end(GoneError())
                 await asyncio.sleep(5)
 
         task = asyncio.create_task(wait())
@@ -87,22 +90,6 @@ def test_of_two_ends_the_first_counts() -> None:
         with pytest.raises(GoneError):
             await wait()
         await asyncio.sleep(0)  # no cancellation is left over
-
-    asyncio.run(test())
-
-
-def test_a_cancellation_from_outside_goes_before_an_end() -> None:
-    async def test() -> None:
-        async def wait() -> None:
-            with Deadlines().within(5) as waiting:
-                waiting.end(GoneError())
-                await asyncio.sleep(5)
-
-        task = asyncio.create_task(wait())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
 
     asyncio.run(test())
 

@@ -118,8 +118,15 @@ def translate_text(
         raise ConfigError(f"translate_text takes a text, not {text!r:.60}: Translator.translate takes lists")
     check_unicode([text])
     job = Job(PlainDocument(text), Reader.of(translator, to))
-    how: dict[str, Any] = {"beam_size": beam_size, "length_penalty": length_penalty, "to": to}
-    return translate_document(translator, job, no_repeat_ngram_size=no_repeat_ngram_size, **how)[0].decode()
+    translated, _ = translate_document(
+        translator,
+        job,
+        beam_size=beam_size,
+        length_penalty=length_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        to=to,
+    )
+    return translated.decode()
 
 
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:

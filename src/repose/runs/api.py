@@ -92,8 +92,16 @@ def train(
             out=folder,
             say=say,
         ).experiment
-    how: dict[str, Any] = {"workers": workers, "stop_after": stop_after, "progress": progress, "stop": stop}
-    result = run(experiment, folder, device=device, say=say, **how)
+    result = run(
+        experiment,
+        folder,
+        device=device,
+        workers=workers,
+        stop_after=stop_after,
+        progress=progress,
+        say=say,
+        stop=stop,
+    )
     if (number := signal.Signals.__members__.get(result.outcome.reason)) is not None:
         signal.raise_signal(number)
     return result
