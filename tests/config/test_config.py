@@ -462,7 +462,7 @@ def test_what_is_no_experiment_file_is_refused_before_it_is_read(tmp_path: Path)
 
 
 def test_a_file_name_that_is_not_utf_8() -> None:
-    with pytest.raises(ConfigError, match=r"^command line: the file name 'caf\\udce9\.de' is not UTF-8: rename"):
+    with pytest.raises(ConfigError, match=r"^the file name 'caf\\udce9\.de' is not UTF-8: rename"):
         load(None, train=[Path(os.fsdecode(b"caf\xe9.de")), Path("b.en")])
 
 

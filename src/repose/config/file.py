@@ -66,8 +66,8 @@ class Origin(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The origin as the beginning of a sentence about a mistake."""
-        return f"{self.name or self.kind}: "
+        """The origin as the beginning of a sentence about a mistake: nothing for what the caller has just given."""
+        return "" if self == COMMAND_LINE else f"{self.name or self.kind}: "
 
 
 COMMAND_LINE = Origin("command line")
@@ -337,11 +337,11 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
         name, equals, text = override.partition("=")
         section, dot, field = name.strip().partition(".")
         if dot and section and field and not equals:
-            raise ConfigError(f"{COMMAND_LINE.place}{override!r} has no value: write {override}=VALUE")
+            raise ConfigError(f"{override!r} has no value: write {override}=VALUE")
         if not (equals and dot and section and field):
             alike = [of for of in SECTIONS if equals and not dot and name.strip() in field_infos(of)]
             hint = f"{alike[0]}.{override.strip()}" if len(alike) == 1 else "section.field=value"
-            raise ConfigError(f"{COMMAND_LINE.place}{override!r} is no setting: write {hint}")
+            raise ConfigError(f"{override!r} is no setting: write {hint}")
         tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
     return tables
 
