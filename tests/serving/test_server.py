@@ -75,12 +75,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Running:
     """A server process, with what it has logged so far."""
 
-    def __init__(self, code: str, *arguments: object, until: str) -> None:
+    def __init__(self, code: str, *arguments: object) -> None:
         command = [sys.executable, "-c", code, *map(str, arguments)]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+        self.port = 0
+
+    def wait_for_start(self, until: str) -> None:
+        """Until a line has this in it; `port` is then known if the server has said it."""
         self.wait_for(until)
         self.port = next((int(line.rpartition(":")[2]) for line in self.lines if "translates" in line), 0)
 
@@ -126,8 +130,9 @@ class Running:
 
 @contextlib.contextmanager
 def started(code: str, *arguments: object, until: str = "translates") -> Iterator[Running]:
-    server = Running(code, *arguments, until=until)
+    server = Running(code, *arguments)
     try:
+        server.wait_for_start(until)
         yield server
     finally:
         server.process.kill()
