@@ -265,6 +265,14 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
 
 
+def test_what_is_said_is_in_utf_8_whatever_the_locale() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    command = [sys.executable, "-m", "repose.cli", "check", "ação.pt", "动.en"]
+    found = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert found.returncode == 1
+    assert "/ação.pt: check the path" in found.stderr.decode()
+
+
 @pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("SIGTERM", 3), ("broken pipe", 1)])
 def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
     command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
