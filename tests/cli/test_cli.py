@@ -1132,6 +1132,14 @@ def test_the_cache_is_listed_and_cleared(
     assert "0.0 MB of prepared corpora" in run("cache")[1]
 
 
+@pytest.mark.usefixtures("locks_of_windows")
+def test_the_state_goes_though_its_lock_is_in_it(trained: Path, run: Run, tmp_path: Path) -> None:
+    finished = tmp_path / "finished"
+    shutil.copytree(trained, finished)
+    assert run("cache", finished)[0] == 0
+    assert not (finished / "state").exists()
+
+
 def test_the_state_of_a_run_that_is_not_finished_stays(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert run("train", *corpus, "--out", out, *SETTINGS, "--workers", "1", "--stop-after", "1")[0] == 3

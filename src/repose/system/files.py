@@ -326,6 +326,13 @@ def trying_lock(path: Path) -> Iterator[bool]:
         yield held
 
 
+def remove_held(path: Path) -> None:
+    """Remove a lock file that this process holds, if it is there: who waits for it makes its own. Windows refuses that;
+    there the file goes when the lock is let go."""
+    with contextlib.suppress(PermissionError):
+        path.unlink(missing_ok=True)
+
+
 def share_lock(path: Path, owner: object) -> None:
     """Hold the lock file `path` together with others who share it, until `owner` is gone or this process ends.
 
