@@ -169,6 +169,7 @@ def test_a_file_that_is_open_elsewhere_is_waited_for(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(Path, "rename", refused(Path.rename))
     monkeypatch.setattr(Path, "replace", refused(Path.replace))
+    monkeypatch.setattr(files, "_PATIENCE", 0.0)
     with pytest.raises(WriteError, match="used by another process"):
         write_file(tmp_path / "d" / "file", "no")
     monkeypatch.setattr(files, "_PATIENCE", 60.0)
