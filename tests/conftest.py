@@ -1,5 +1,6 @@
 """Shapes are executed: in the rooms about models, every annotation of `repose.model` is checked at each call."""
 
+import errno
 import functools
 import gc
 import io
@@ -9,7 +10,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import filelock
 import hypothesis
 import jaxtyping
 import pytest
@@ -94,6 +97,34 @@ def no_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+
+
+@pytest.fixture
+def locks_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, a lock file that is held cannot be removed, and goes when it is let go."""
+    held: set[str] = set()
+    acquire, release, unlink = filelock.FileLock.acquire, filelock.FileLock.release, os.unlink
+
+    def acquired(lock: filelock.BaseFileLock, **options: Any) -> object:
+        proxy = acquire(lock, **options)
+        held.add(lock.lock_file)
+        return proxy
+
+    def released(lock: filelock.BaseFileLock, **options: Any) -> None:
+        release(lock, **options)
+        if lock.lock_file in held:
+            held.remove(lock.lock_file)
+            Path(lock.lock_file).unlink(missing_ok=True)
+
+    def removed(path: Any, **options: Any) -> None:
+        name = os.fspath(path)
+        if name in held or ("dir_fd" in options and name in {Path(one).name for one in held}):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+        unlink(path, **options)
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquired)
+    monkeypatch.setattr(filelock.FileLock, "release", released)
+    monkeypatch.setattr(os, "unlink", removed)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from repose.bulk.line_work import LineTranslator
 from repose.bulk.local import run_here
 from repose.bulk.plan import Job, Plan, make_plan, read_plan
 from repose.bulk.scoring import PairScorer, adequacy
-from repose.bulk.shards import Ended, Manifest, merge, run_shard
+from repose.bulk.shards import Ended, Manifest, merge, remove_unpacked, run_shard
 from repose.bulk.status import status
 from repose.bulk.storage import Store
 from repose.decoding.stream import StreamCounts, printed, translate_lines
@@ -424,6 +424,14 @@ def test_a_shard_with_fewer_lines_than_were_counted_is_not_done(
     with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
         run_shard(store, plan, plan.shards[0], LineTranslator(plan.job, Numbering()))
     assert store.names("parts") == []
+
+
+@pytest.mark.usefixtures("locks_of_windows")
+def test_locks_that_go_when_they_are_let_go(tmp_path: Path, planned: Planned) -> None:
+    store, plan = planned([write(tmp_path / "in.txt.gz", gzip.compress(b"a\nb\nc\n"))])
+    assert run_shard(store, plan, plan.shards[0], LineTranslator(plan.job, Numbering())) is Ended.DONE
+    remove_unpacked(store)
+    assert [*store.names("locks"), *store.names("unpacked")] == []
 
 
 def test_a_full_disk_leaves_nothing_half(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,14 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
 
 
+def test_what_is_said_is_in_utf_8_whatever_the_locale() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
+    command = [sys.executable, "-m", "repose.cli", "check", "ação.pt", "动.en"]
+    found = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert found.returncode == 1
+    assert "/ação.pt: check the path" in found.stderr.decode()
+
+
 @pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("SIGTERM", 3), ("broken pipe", 1)])
 def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
     command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
@@ -1122,6 +1130,14 @@ def test_the_cache_is_listed_and_cleared(
     assert "400 of 400 pairs read" in run("cache")[1]
     assert "of 1 prepared corpora removed" in run("cache", "--clear")[2]
     assert "0.0 MB of prepared corpora" in run("cache")[1]
+
+
+@pytest.mark.usefixtures("locks_of_windows")
+def test_the_state_goes_though_its_lock_is_in_it(trained: Path, run: Run, tmp_path: Path) -> None:
+    finished = tmp_path / "finished"
+    shutil.copytree(trained, finished)
+    assert run("cache", finished)[0] == 0
+    assert not (finished / "state").exists()
 
 
 def test_the_state_of_a_run_that_is_not_finished_stays(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def imitated(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     """Puts a process in the cell's place that does this."""
 
     def popen(_: list[str], **options: object) -> object:
-        return POPEN([sys.executable, "-c", f"import sys, json\norder = json.load(sys.stdin)\n{code}"], **options)  # type: ignore[call-overload]
+        return POPEN([sys.executable, "-c", f"import sys, json\norder = json.loads(input())\n{code}"], **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(cells.subprocess, "Popen", popen)
 
@@ -70,6 +70,40 @@ def test_a_cell_trains_is_stopped_and_goes_on(job: Callable[..., CellJob]) -> No
     assert result == CellState(status=CellStatus.STOPPED), (endless.folder / "cell.log").read_text()
     assert "the same command resumes" in log.read_text(encoding="utf-8")
     assert (endless.folder / "state" / "last.safetensors").exists()
+
+
+WINDOWS = """
+import sys
+from repose.grids import cells
+cells._BY_SIGNAL = False
+sys.exit(cells.main())
+"""
+
+
+def test_where_a_signal_would_end_it_at_once_a_cell_is_asked_by_the_end_of_its_input(
+    monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]
+) -> None:
+    def popen(command: list[str], **options: object) -> "subprocess.Popen[bytes]":
+        process = POPEN([sys.executable, "-c", WINDOWS, command[-1]], **options)  # type: ignore[call-overload]
+        monkeypatch.setattr(process, "terminate", process.kill)
+        return process
+
+    monkeypatch.setattr(cells.subprocess, "Popen", popen)
+    monkeypatch.setattr(cells, "_BY_SIGNAL", False)
+    test_a_cell_trains_is_stopped_and_goes_on(job)
+
+
+def test_one_that_was_killed_on_windows_was_stopped(
+    monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob]
+) -> None:
+    """There, a process that is killed ends with exit code 1."""
+    kill = threading.Event()
+    monkeypatch.setattr(cells, "_BY_SIGNAL", False)
+    imitated(monkeypatch, "import time; print('said', file=sys.stderr); time.sleep(0.5); sys.exit(1)")
+    assert run_cell(job(), stop=threading.Event(), kill=kill).status == CellStatus.FAILED
+    monkeypatch.setattr(POPEN, "kill", lambda _: None)
+    kill.set()
+    assert run_cell(job(), stop=threading.Event(), kill=kill) == CellState(status=CellStatus.STOPPED)
 
 
 def test_half_written_scores_are_made_again_and_nothing_is_trained_twice(

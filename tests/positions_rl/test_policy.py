@@ -14,7 +14,7 @@ pytest.importorskip("gymnasium")
 pytest.importorskip("stable_baselines3")
 
 from repose.positions_rl import policy, rewards, table
-from repose.positions_rl.policy import Settings
+from repose.positions_rl.policy import Settings, WorkFolder
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 from repose.system.files import locked_or_busy
@@ -127,6 +127,14 @@ def test_an_interruption_exits_3_and_the_same_command_resumes(
     assert code == 0
     assert "resuming after step 96 of 200" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t.json"]
+
+
+@pytest.mark.usefixtures("locks_of_windows")
+def test_the_work_folder_goes_though_its_lock_is_in_it(tmp_path: Path) -> None:
+    with WorkFolder.opened(tmp_path / "w", {}) as folder:
+        (tmp_path / "w" / "step-1.zip").touch()
+        folder.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_settings_in_a_work_folder_are_refused(tmp_path: Path) -> None:

@@ -49,6 +49,14 @@ settings = ServeSettings(runs=tuple(runs), port=port, workers=2, metrics=True, l
 sys.path.append(sys.argv[1])
 serve(settings, lambda line: print(line, file=sys.stderr, flush=True), Log(sys.stderr), "stub_translator:load")
 """
+WITHOUT_SIGNAL_HANDLERS = """
+import asyncio.unix_events
+import sys
+def refuse(*_):
+    raise NotImplementedError
+sys.modules["uvloop"] = None
+asyncio.unix_events._UnixSelectorEventLoop.add_signal_handler = refuse
+"""
 CLI = "import sys; from repose.cli.main import main; main()"
 
 
@@ -282,6 +290,24 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         server.wait_for("reload_failed")
         assert server.post("/translate", asked) == {"translatedText": ["after", "None None"]}
         assert server.end() == 0
+
+
+def test_ctrl_c_ends_it_in_order_on_a_system_whose_loop_handles_no_signals(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0)
+    with started(WITHOUT_SIGNAL_HANDLERS + STUB, HERE, run) as server:
+        (run / "hold").touch()
+        answers: list[Any] = []
+        slow = {"q": "slow", "source": "aa", "target": "bb"}
+        asking = threading.Thread(target=lambda: answers.append(server.post("/translate", slow)))
+        asking.start()
+        server.wait_until((run / "held").exists)
+        server.process.send_signal(signal.SIGINT)
+        server.wait_for("draining")
+        (run / "held").unlink()
+        asking.join(10)
+        assert answers == [{"translatedText": "SLOW"}]
+        assert server.process.wait(20) == 0
+        server.wait_for('"ended"')
 
 
 def test_newer_models_do_not_wait_for_the_requests_of_older_ones(tmp_path: Path) -> None:

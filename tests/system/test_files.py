@@ -14,6 +14,7 @@ from pathlib import Path
 import filelock
 import pytest
 
+from repose.system import files
 from repose.system.errors import BusyError, WriteError
 from repose.system.files import (
     checksums,
@@ -152,6 +153,33 @@ class TestFolder:
         with pytest.raises(WriteError, match="/d cannot be written"), replacing_folder(tmp_path / "d"):
             pass
         assert (tmp_path / "d").read_text() == "mine"
+
+
+def test_a_file_that_is_open_elsewhere_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows refuses to rename it meanwhile; other systems never refuse it for that."""
+    open_elsewhere = [True] * 6
+
+    def refused(real: Callable[[Path, Path], Path]) -> Callable[[Path, Path], Path]:
+        def rename(path: Path, target: Path) -> Path:
+            if open_elsewhere and open_elsewhere.pop():
+                raise PermissionError(errno.EACCES, "used by another process", str(path))
+            return real(path, target)
+
+        return rename
+
+    monkeypatch.setattr(Path, "rename", refused(Path.rename))
+    monkeypatch.setattr(Path, "replace", refused(Path.replace))
+    monkeypatch.setattr(files, "_PATIENCE", 0.0)
+    with pytest.raises(WriteError, match="used by another process"):
+        write_file(tmp_path / "d" / "file", "no")
+    monkeypatch.setattr(files, "_PATIENCE", 60.0)
+    write_file(tmp_path / "d" / "file", "old")
+    assert open_elsewhere == []
+    open_elsewhere += [True] * 2
+    with replacing_folder(tmp_path / "d") as temporary:
+        (temporary / "file").write_text("new")
+    assert (tmp_path / "d" / "file").read_text() == "new"
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
 
 
 @pytest.fixture

@@ -5,10 +5,12 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from repose.system.terminal import make_table, say, shortened, show
+from repose.system import terminal
+from repose.system.terminal import make_table, quoted, say, shortened, show
 
 NAMES = [f"ablation-norm-lookahead-{n}" for n in range(3)]
 Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str]]
@@ -17,6 +19,12 @@ Show = Callable[[int, list[str], list[tuple[str, ...]], Sequence[int]], list[str
 def test_names_of_pictures_in_a_text_stay(capsys: pytest.CaptureFixture[str]) -> None:
     show("a :heart: b [b]")
     assert capsys.readouterr().out == "a :heart: b [b]\n"
+
+
+def test_a_path_in_a_command_is_quoted_as_the_system_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [quoted(Path("runs/mine")), quoted("my runs")] == ["runs/mine", "'my runs'"]
+    monkeypatch.setattr(terminal, "os", SimpleNamespace(name="nt"))
+    assert [quoted("runs\\mine"), quoted("my runs\\mine")] == ["runs\\mine", '"my runs\\mine"']
 
 
 def test_what_is_longer_than_the_terminal_is_wide_is_cut_by_columns() -> None:

@@ -103,7 +103,7 @@ def run_shard(
             except _StoppedError:
                 return Ended.STOPPED
             store.write(plan.manifest(shard), (json.dumps(asdict(manifest)) + "\n").encode())
-        store.remove(lock)
+        store.remove_held(lock)
         return Ended.DONE
 
 
@@ -170,7 +170,7 @@ def remove_unpacked(store: Store) -> None:
     with store.locked(UNPACKING):
         for leftover in store.names("unpacked"):
             store.remove(f"unpacked/{leftover}")
-        store.remove(UNPACKING)
+        store.remove_held(UNPACKING)
 
 
 def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:

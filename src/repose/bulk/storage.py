@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from repose.system.errors import ConfigError, DataError, WriteError
-from repose.system.files import locked, remove_half_written, replacing_file, trying_lock, write_file
+from repose.system.files import locked, remove_half_written, remove_held, replacing_file, trying_lock, write_file
 
 _BLOCK = 1 << 20
 
@@ -113,6 +113,10 @@ class Store(ABC):
         """Remove a file, if it is there."""
 
     @abstractmethod
+    def remove_held(self, name: str) -> None:
+        """Remove a lock file that this process holds, if it is there."""
+
+    @abstractmethod
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
         """Hold the lock file `name` within, if nobody else does; where there are no locks everybody does."""
 
@@ -155,6 +159,9 @@ class FolderStore(Store):
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)
+
+    def remove_held(self, name: str) -> None:
+        remove_held(self.folder / name)
 
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
         return trying_lock(self.folder / name)
@@ -213,6 +220,9 @@ class UrlStore(Store):
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
+
+    def remove_held(self, name: str) -> None:
+        self.remove(name)
 
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
         return contextlib.nullcontext(True)

@@ -1,6 +1,5 @@
 """`repose grid`: the cells of a grid, on this machine or on a cluster."""
 
-import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from typer import Argument, Option
 
 from repose.cli.options import PLACES, Address, TrainingDevice, change
 from repose.system.errors import ConfigError, unknown
-from repose.system.terminal import counted, make_table, say, show
+from repose.system.terminal import counted, make_table, quoted, say, show
 
 if TYPE_CHECKING:
     from repose.grids.cells import CellJob
@@ -122,5 +121,5 @@ def _run(plan: "GridPlan", cells: "Sequence[CellJob]", backend: "LocalBackend | 
     if code == 3:
         say(f"still to be done: {rest} of {counted(len(outcome.entries), 'cell')}, which the same command resumes")
     if rest < len(outcome.entries):
-        say(f"tables and figures: repose report {shlex.quote(str(plan.folder))}")
+        say(f"tables and figures: repose report {quoted(plan.folder)}")
     raise typer.Exit(code)

@@ -51,8 +51,9 @@ def main() -> None:
     # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     limit_threads()
-    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
-        sys.stdout.reconfigure(encoding="utf-8")  # as texts are read; a terminal has an encoding of its own
+    for stream in (sys.stdout, sys.stderr):  # as texts are read; a terminal has an encoding of its own
+        if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8", errors="strict" if stream is sys.stdout else "backslashreplace")
     try:
         try:
             with ended_by_signals():  # where a verb does not handle signals itself

@@ -1,6 +1,5 @@
 """The verbs that use a trained model: `repose translate`, `score`, `evaluate`."""
 
-import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +20,7 @@ from repose.cli.options import (
     Workers,
 )
 from repose.system.errors import ConfigError, DataError
-from repose.system.terminal import counted, say
+from repose.system.terminal import counted, quoted, say
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
@@ -72,7 +71,7 @@ def translate(
     if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
         raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
     if file is not None and not _exists(file):
-        command = f"echo '…' | repose translate {shlex.quote(str(model))}"
+        command = f"echo '…' | repose translate {quoted(model)}"
         raise DataError(f"there is no file {file}: check the path; to translate a sentence, echo it, as in {command}")
     if file is not None and holds_pairs(file):
         raise ConfigError(

@@ -1,14 +1,13 @@
 """Tables that the verbs print on stdout."""
 
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK, read_config
-from repose.system.terminal import counted, duration, make_table, show
+from repose.system.terminal import counted, duration, make_table, quoted, show
 from repose.tasks.inflation import inflated
 
 if TYPE_CHECKING:
@@ -109,8 +108,8 @@ def run_table(folder: Path, result: "RunResult") -> None:
     if TASK_SETTINGS[experiment.training.task].translates:
         _show_samples(run, experiment, result.scores["split"], _search_of(result.scores))
     else:
-        show(f"measure it on another file: repose evaluate {quote(str(folder))} FILE")
-    show(f"its page, with learning curves: repose report {quote(str(folder))}")
+        show(f"measure it on another file: repose evaluate {quoted(folder)} FILE")
+    show(f"its page, with learning curves: repose report {quoted(folder)}")
 
 
 def _how_it_searches(run: RunFolder) -> str:
@@ -143,7 +142,7 @@ def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: 
     rows = [row for number, row in enumerate(some) if number % every == 0]
     example = next((source for source in sources if len(source) < 60 and "'" not in source), "A sentence.")
     languages = " --lang SOURCE:TARGET" if UNKNOWN in languages_of(experiment.corpus) else ""
-    path = quote(str(run.path))
+    path = quoted(run.path)
     next_steps = (
         f"translate your own: echo '{example}' | repose translate {path}",
         f"measure it on other text: repose evaluate {path} SOURCES REFERENCES",

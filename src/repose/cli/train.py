@@ -1,7 +1,6 @@
 """The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `demo`."""
 
 import os
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +21,7 @@ from repose.cli.options import TrainingDevice
 from repose.system.errors import ConfigError
 from repose.system.files import write_file
 from repose.system.signals import Interrupted, interruptible
-from repose.system.terminal import counted, say
+from repose.system.terminal import counted, quoted, say
 
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
@@ -112,7 +111,7 @@ def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
     layer = None if name is None else file_layer(name)
     for table in ("grid", "search"):
         if layer is not None and getattr(layer, table) is not None:
-            command = f"repose {table} {shlex.quote(str(name))}"
+            command = f"repose {table} {quoted(name)}"
             say(f"{name} has a table [{table}], for `{command}`: its settings are trained here")
 
 
@@ -159,7 +158,7 @@ def init(
     if out.exists():
         raise ConfigError(f"{out} exists already: remove it, or name another file with --out")
     write_file(out, text)
-    say(f"wrote {out}: edit it, then run `repose train {shlex.quote(str(out))} --out runs/mine`")
+    say(f"wrote {out}: edit it, then run `repose train {quoted(out)} --out runs/mine`")
 
 
 def prepare(

@@ -4,7 +4,6 @@ import codecs
 import gzip
 import io
 import lzma
-import shlex
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from repose.system.errors import DataError
+from repose.system.terminal import quoted
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
 _PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
@@ -84,7 +84,7 @@ class LineReader:
         """And by which command; nothing for a file that is packed."""
         if self.path.suffix.lower() in _PACKED:
             return ""
-        old, new = (shlex.quote(str(name)) for name in (self.path, self.path.with_name(f"utf8.{self.path.name}")))
+        old, new = (quoted(name) for name in (self.path, self.path.with_name(f"utf8.{self.path.name}")))
         return f", or with `iconv -f {encoding} -t utf-8 {old} > {new}`{more}"
 
 

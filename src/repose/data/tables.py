@@ -2,7 +2,6 @@
 
 import csv
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 from repose.data.lines import LineReader
 from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Row
 from repose.system.errors import DataError
+from repose.system.terminal import quoted
 
 NAME_BOTH = (
     "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` "
@@ -37,7 +37,7 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
     if (absent := _absent(fields, first)) != [*fields]:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
     if len(first) > 2:
-        cut = f" (columns 1 and {len(first)}: `cut -f1,{len(first)} {shlex.quote(str(path))} > pairs.tsv`)"
+        cut = f" (columns 1 and {len(first)}: `cut -f1,{len(first)} {quoted(path)} > pairs.tsv`)"
         raise DataError(
             f"{path}, line 1: {len(first)} columns instead of 2: cut out source and target"
             f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or begin "

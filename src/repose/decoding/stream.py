@@ -170,7 +170,11 @@ def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exceptio
 def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
     """`source.read` without the lock of a buffered file. A thread that waits for input holds that, and Python waits for
     it where `source` is closed, and at its own end."""
-    if not isinstance(raw := getattr(source, "raw", source), io.FileIO):  # in memory, or packed
+    raw = getattr(source, "raw", source)
+    if type(raw).__name__ == "_WindowsConsoleIO":  # its descriptor gives other bytes; whole blocks are never typed
+        yield raw.read
+        return
+    if not isinstance(raw, io.FileIO):  # in memory, or packed
         yield source.read
         return
     descriptor = os.dup(raw.fileno())

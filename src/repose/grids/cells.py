@@ -1,10 +1,10 @@
 """A cell of a grid: how it stands, and its training in a process of its own.
 
 The process is a session leader, so that Ctrl-C reaches only the grid, which then asks each cell to save and end. A cell
-whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as JSON from
-stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable), `BUSY` where
-another process is at work in the folder, and `UNWRITTEN` where it could not write; the last line on stderr says why it
-failed.
+whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as a line of
+JSON from stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable),
+`BUSY` where another process is at work in the folder, and `UNWRITTEN` where it could not write; the last line on stderr
+says why it failed.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from typing import IO, Any, Protocol
 
 from repose.system.errors import BusyError, WriteError, user_message
 from repose.system.files import locked_or_busy
+from repose.system.helper import OWN_SESSION
 
 LOG, LOCK = "cell.log", "cell.lock"
 """What a cell's process says on stderr, and the file that it locks, in its run directory."""
@@ -31,6 +32,9 @@ BUSY, UNWRITTEN = 4, 5
 POLL = 1.0
 """Seconds between a cell's looks at its lock and at the process that started it."""
 
+_BY_SIGNAL = os.name != "nt"
+"""Whether a cell is asked by SIGTERM to save and end. On Windows, where that would end it at once, the end of its stdin
+asks, which comes when its grid has died, too."""
 _WAIT_SECONDS = 0.1
 _ORPHAN_SECONDS = 600.0
 """For an update, a checkpoint and scores: what a cell still does whose grid has died."""
@@ -131,12 +135,13 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
     except OSError as error:
         message = f"{job.folder} cannot be written ({error.strerror}): free disk space or choose another --out"
         return CellState(status=CellStatus.FAILED, message=message, passing=True)
-    asked = stop.is_set() or (kill is not None and kill.is_set())
+    is_killed = kill is not None and kill.is_set()
+    asked = stop.is_set() or is_killed
     if code == 0:
         return CellState(status=CellStatus.DONE)
     if code == BUSY:
         return CellState(status=CellStatus.ELSEWHERE, message=said)
-    if code == 3 or (code < 0 and asked):
+    if code == 3 or (code < 0 and asked) or (is_killed and not _BY_SIGNAL):
         return CellState(status=CellStatus.STOPPED)
     if code < 0 or not said:
         return CellState(status=CellStatus.FAILED, exit_code=code, passing=code < 0)
@@ -146,19 +151,29 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     command, env = [sys.executable, "-P", "-m", "repose.grids.cells", str(job.folder)], environment(cores=job.cores)
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
-    process = subprocess.Popen(command, env=env, start_new_session=True, **streams)
+    process = subprocess.Popen(command, env=env, **OWN_SESSION, **streams)
     assert process.stdin is not None, "stdin is a pipe"
     order = {name: getattr(job, name) for name in ("experiment", "cores", "device", "affinity", "until_epoch")}
     order["parent"] = os.getpid()
-    with contextlib.suppress(BrokenPipeError), process.stdin as stdin:
-        stdin.write(json.dumps(order).encode())  # if it has died already, its exit code and last line say of what
+    with contextlib.suppress(OSError):  # if it has died already, its exit code and last line say of what
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+    if _BY_SIGNAL:
+        _end_stdin(process)
     return process
+
+
+def _end_stdin(process: "subprocess.Popen[bytes]") -> None:
+    assert process.stdin is not None, "stdin is a pipe"
+    with contextlib.suppress(OSError):
+        process.stdin.close()
 
 
 def environment(*, cores: int) -> dict[str, str]:
     """The environment of a cell's process: so many threads, and no place among an outer launcher's workers."""
     kept = {name: value for name, value in os.environ.items() if name not in _OUTER_LAUNCHER}
-    return kept | {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
+    threads = {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
+    return kept | threads | {"PYTHONIOENCODING": "utf-8"}  # in which what it says is read
 
 
 def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threading.Event | None) -> int:
@@ -168,10 +183,12 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threa
         if kill is not None and kill.is_set():
             process.kill()  # its workers end with it
         elif stop.is_set() and not asked:
-            process.terminate()
+            process.terminate() if _BY_SIGNAL else _end_stdin(process)
             asked = True
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(timeout=_WAIT_SECONDS)
+            code = process.wait(timeout=_WAIT_SECONDS)
+            _end_stdin(process)
+            return code
 
 
 def last_line(text: str) -> str:
@@ -185,7 +202,7 @@ def last_line(text: str) -> str:
 
 def main() -> int:
     """Runs the cell whose job comes on stdin; its exit code."""
-    folder, order = Path(sys.argv[1]), json.load(sys.stdin)
+    folder, order = Path(sys.argv[1]), json.loads(sys.stdin.readline())
     threading.Thread(target=_save_when_alone, args=(order["parent"],), daemon=True).start()
     pinned = keep_on(order["affinity"], order["cores"])
     try:
@@ -234,15 +251,14 @@ def _say(sentence: object, code: int) -> int:
 
 
 def _save_when_alone(parent: int) -> None:
-    """Asks this process to save and end when the one that started it has died, and ends it when it does not.
-
-    Not on Windows (see `repose.system.helper.end_with_parent`).
-    """
-    if os.name == "nt":
-        return
-    while os.getppid() == parent:
-        time.sleep(POLL)
-    os.kill(os.getpid(), signal.SIGTERM)
+    """Asks this process to save and end when the one that started it has died, and ends it when it does not."""
+    if _BY_SIGNAL:
+        while os.getppid() == parent:
+            time.sleep(POLL)
+        os.kill(os.getpid(), signal.SIGTERM)
+    else:
+        sys.stdin.read()
+        signal.raise_signal(signal.SIGTERM)  # os.kill would end it at once
     time.sleep(_ORPHAN_SECONDS)
     os._exit(1)
 

@@ -1,7 +1,6 @@
 """The table [grid] of an experiment file, read strictly: axes, rules and hints, every key known and of its kind."""
 
 import math
-import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from repose.config.experiment import SECTIONS
 from repose.config.file import Layer
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import quoted
 
 Settings = Mapping[str, Mapping[str, Any]]
 """Section -> field -> value."""
@@ -99,7 +99,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     """The table [grid] of the layer of a file that was named so. `seeds` are further ones that rules may name. Raises
     ConfigError."""
     if layer.grid is None:
-        given = shlex.quote(name)
+        given = quoted(name)
         other = f"repose train --config {given}" if layer.search is None else f"repose search {given}"
         what = "it is one experiment" if layer.search is None else "it has a table [search]"
         raise ConfigError(f"{name} has no table [grid]: {what}, for `{other}`")

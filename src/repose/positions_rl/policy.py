@@ -207,6 +207,8 @@ class WorkFolder:
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder = folder
         self._settings = settings
+        self.is_over = False
+        """Whether `remove` was called, so that the folder goes with the lock if nothing else is in it."""
 
     @classmethod
     @contextlib.contextmanager
@@ -220,7 +222,9 @@ class WorkFolder:
             raise ConfigError(f"{folder} holds something else: name another folder with --work")
         folder.mkdir(parents=True, exist_ok=True)
         with locked_or_busy(folder / _LOCK, f"is learning in {folder}: wait for it, or stop it"):
-            yield cls(folder, settings)
+            yield (opened := cls(folder, settings))
+        if opened.is_over and not any(folder.iterdir()):
+            folder.rmdir()
 
     def resume(self, environments: "VecEnv") -> "SAC | None":
         """SAC as the last checkpoint left it, None where there is none.
@@ -259,8 +263,7 @@ class WorkFolder:
                 old.unlink()
 
     def remove(self) -> None:
-        """Take away what was put here, and the folder if nothing else is in it."""
-        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*"), self._folder / _LOCK):
+        """Take away what was put here; the folder goes with its lock, if nothing else is in it."""
+        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*")):
             file.unlink(missing_ok=True)
-        if not any(self._folder.iterdir()):
-            self._folder.rmdir()
+        self.is_over = True

@@ -1,7 +1,6 @@
 """Whose a run directory is: a training that begins claims it, and one that goes on is held against what was begun."""
 
 import platform
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from repose.config.run_id import MEASURING, differing_settings, setting
 from repose.data.language import UNKNOWN
 from repose.runs.folder import RunConfig, RunFolder, model_code
 from repose.system.errors import CheckpointError
+from repose.system.terminal import quoted
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 
@@ -87,7 +87,7 @@ def _holds_another(
     folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
 ) -> str:
     """The sentence about a folder that holds another run than the one that is asked for."""
-    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {shlex.quote(str(folder))}"
+    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {quoted(folder)}"
     same_data = not _differing_data(theirs, digests)
     if same_data and settings == {"training.max_hours"}:
         hours = (of.training.max_hours for of in (theirs.experiment, experiment))

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from shlex import quote
 
 from repose.config.experiment import TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
-from repose.system.terminal import duration
+from repose.system.terminal import duration, quoted
 from repose.training.advice import LITTLE_GAIN, hardly_reads
 
 
@@ -53,5 +52,5 @@ def _cut_short(folder: Path, records: Records, training: TrainingConfig) -> str 
     return (
         f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
         f"go on for {bound} {left}; for a better model, train with another --out and without --minutes, or train "
-        f"this one further with another --out and --from {quote(str(folder))}"
+        f"this one further with another --out and --from {quoted(folder)}"
     )

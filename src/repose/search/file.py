@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from shlex import quote
 from typing import Any, get_args
 
 from repose.config.experiment import PATHS, TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
@@ -35,6 +34,7 @@ from repose.grids.file import (
 )
 from repose.grids.grid import check_no_two_set_one, layers_of
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import quoted
 
 OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
 """What a trial can be judged by, and its figure in the records of validations."""
@@ -165,13 +165,13 @@ class Search:
         """The settings of these values as `--preset` and `--set` take them in a shell, whatever folder it is in."""
         words: list[str] = []
         for choice in self.choices(values):
-            words += [] if choice.preset is None else [f"--preset {quote(choice.preset)}"]
+            words += [] if choice.preset is None else [f"--preset {quoted(choice.preset)}"]
             for section, table in choice.settings.items():
                 for field, value in table.items():
                     name = f"{section}.{field}"
                     is_path = (name in PATHS or name == "corpus.also") and value != "none"
                     own = paths_made_absolute(value, self.base.folder) if is_path else value
-                    words.append(f"--set {quote(f'{name}={own if isinstance(own, str) else to_toml(own)}')}")
+                    words.append(f"--set {quoted(f'{name}={own if isinstance(own, str) else to_toml(own)}')}")
         return words
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from repose.search.file import Search
 from repose.search.run import folder_of, reached
 from repose.search.study import Known, Study, Verdict
 from repose.system.files import write_file, write_json
-from repose.system.terminal import counted, duration, make_table
+from repose.system.terminal import counted, duration, make_table, quoted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -175,7 +174,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
             f"Best of {counted(len(result.trials), 'trial')}: {settings}, with {_NAMES[result.objective]} {figure:.4g}."
         )
         path = folder / best.folder
-        command = f"repose evaluate {quote(str(path))}"
+        command = f"repose evaluate {quoted(path)}"
         found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: {command}")
         if result.objective != "loss" and result.best_by == "loss":
             found.append(

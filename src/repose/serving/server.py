@@ -30,6 +30,7 @@ from repose.serving.settings import ServeSettings
 from repose.system.device import available_cores, check_workers, device_name
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import writing
+from repose.system.signals import handled_by
 from repose.system.terminal import Say
 
 LOADER = "repose.decoding.load:load"
@@ -144,14 +145,9 @@ class Server:
 
     async def run(self) -> None:
         """Serve until the end. Raises ReposeError where the models cannot be loaded."""
-        loop = asyncio.get_running_loop()
         events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
         logger.addHandler(events)
-        with contextlib.suppress(NotImplementedError):  # as on Windows
-            for number in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(number, self._end)
-            loop.add_signal_handler(signal.SIGUSR1, self._end)  # which Windows does not even name
-            loop.add_signal_handler(signal.SIGHUP, self._reload)
+        heeded = self._heed_signals()
         serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))
         self._starting = starting = asyncio.create_task(self._start())
         try:
@@ -168,7 +164,25 @@ class Server:
             await self._service.dispatcher.close()
             self._service.downloads.close()
             logger.removeHandler(events)
+            heeded.close()
             self._log("ended")
+
+    def _heed_signals(self) -> contextlib.ExitStack:
+        """Have signals end the service, or read the models again; as before once what this returns is closed."""
+        loop, heeded = asyncio.get_running_loop(), contextlib.ExitStack()
+        ends = (signal.SIGTERM, signal.SIGINT)
+        try:
+            for number in ends:
+                loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(signal.SIGUSR1, self._end)
+            loop.add_signal_handler(signal.SIGHUP, self._reload)
+        except NotImplementedError:  # as on Windows, which does not even name the last two
+
+            def end(*_: object) -> None:
+                loop.call_soon_threadsafe(self._end)
+
+            heeded.enter_context(handled_by(end, ends))
+        return heeded
 
     def _dispatcher(self, catalogue: Catalogue) -> Dispatcher:
         settings = self._settings

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from repose.serving.messages import LENGTH, Answer, Batch, ModelToLoad, packed
-from repose.system.helper import helper_command
+from repose.system.helper import OWN_SESSION, helper_command
 
 
 class WorkerLostError(Exception):
@@ -30,9 +30,7 @@ class Worker:
         command = helper_command("repose.serving.process")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         starting = asyncio.ensure_future(
-            asyncio.create_subprocess_exec(  # in a session of its own: Ctrl-C in a terminal is for its parent
-                *command, stdin=PIPE, stdout=PIPE, env=environment, start_new_session=True
-            )
+            asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment, **OWN_SESSION)
         )
         try:
             process = await asyncio.shield(starting)

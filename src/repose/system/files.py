@@ -21,6 +21,7 @@ import re
 import secrets
 import shutil
 import socket
+import time
 import weakref
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 _SEAL = "own_crc32"
 _MOMENT = 0.05
 """Seconds that a lock may be held by somebody who only looks whether it is."""
+_PATIENCE = 2.0 if os.name == "nt" else 0.0
+"""Seconds for which a renaming is tried again: Windows refuses it while anybody has the file, or one of the folder,
+open, be it a virus scanner or whoever reads a record just then."""
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
@@ -119,7 +123,7 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
             yield temporary
             if durable:
                 _flush(temporary)
-            temporary.replace(path)
+            _patiently(temporary.replace, path)
             if durable:
                 _flush(path.parent)
         finally:
@@ -166,7 +170,7 @@ def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if old.exists() and not folder.exists():
-            old.rename(folder)
+            _patiently(old.rename, folder)
         _move_others(old, folder, keep_all_but)
         for leftover in (temporary, old):
             if leftover.exists():
@@ -187,15 +191,27 @@ def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None
             shutil.rmtree(old)
 
 
+def _patiently(rename: Callable[[Path], Path], name: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            rename(name)
+            return
+        except PermissionError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_MOMENT / 5)
+
+
 def _swap(temporary: Path, folder: Path) -> None:
     old = previous(folder)
     if folder.exists():
-        folder.rename(old)
+        _patiently(folder.rename, old)
     try:
-        temporary.rename(folder)
+        _patiently(temporary.rename, folder)
     except OSError:
         if old.exists():
-            old.rename(folder)
+            _patiently(old.rename, folder)
         raise
     _flush(folder.parent)
 
@@ -308,6 +324,13 @@ def trying_lock(path: Path) -> Iterator[bool]:
             if error.errno not in _NO_LOCKS:
                 raise _cannot_lock(path, error) from error
         yield held
+
+
+def remove_held(path: Path) -> None:
+    """Remove a lock file that this process holds, if it is there: who waits for it makes its own. Windows refuses that;
+    there the file goes when the lock is let go."""
+    with contextlib.suppress(PermissionError):
+        path.unlink(missing_ok=True)
 
 
 def share_lock(path: Path, owner: object) -> None:

@@ -11,11 +11,18 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from types import MappingProxyType
+from typing import Any, BinaryIO
 
 from repose.system.errors import ReposeError, user_message
 from repose.system.signals import ignore_in_helper_process, killed_by
+
+OWN_SESSION: Mapping[str, Any] = MappingProxyType(
+    {"start_new_session": True, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
+)
+"""Options of a process that Ctrl-C in a terminal is not for, but for its parent. Windows has groups instead."""
 
 
 def helper_command(module: str) -> list[str]:
@@ -31,8 +38,8 @@ def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
         helper_command(module),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C in a terminal is for its parent
         env={**os.environ, **variables},
+        **OWN_SESSION,
     )
 
 

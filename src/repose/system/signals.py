@@ -69,7 +69,7 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in numbers}
-        if hasattr(signal, "SIGHUP") and before[signal.SIGHUP] == signal.SIG_IGN:
+        if hasattr(signal, "SIGHUP") and before.get(signal.SIGHUP) == signal.SIG_IGN:
             del before[signal.SIGHUP]
         for number in before:
             signal.signal(number, handler)

@@ -4,7 +4,9 @@ File names, settings and reasons of errors are other people's text. Here, and no
 """
 
 import contextlib
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +37,15 @@ def shortened(text: str, width: int) -> str:
 
     shown = printable(text)
     return shown if cell_len(shown) <= width else f"{set_cell_size(shown, width - 1)}…"
+
+
+def quoted(argument: object) -> str:
+    """An argument of a command that is shown, as the system's command line wants it."""
+    if os.name == "nt":  # whose cmd knows no single quotes, and whose paths have backslashes
+        import subprocess
+
+        return subprocess.list2cmdline([str(argument)])
+    return shlex.quote(str(argument))
 
 
 def duration(seconds: float) -> str:

@@ -113,5 +113,11 @@ def remove_state(folder: Path) -> int:
         return 0
     with locked_or_busy(run.lock_file, f"is training in {folder}: wait for it"):
         size = bytes_of(run.state)
-        shutil.rmtree(run.state)
+        for path in run.state.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path != run.lock_file:
+                path.unlink()
+    with contextlib.suppress(OSError):  # now that the lock has gone; another training may have begun
+        run.state.rmdir()
     return size

@@ -13,7 +13,6 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 import hashlib
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -52,7 +51,7 @@ from repose.system.files import (
     using_lock,
     write_json,
 )
-from repose.system.terminal import Say, counted
+from repose.system.terminal import Say, counted, quoted
 from repose.tasks import more_corpora
 from repose.tasks.corpus_files import (
     PHRASEBOOK,
@@ -402,7 +401,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         try:
             write_pairs(folder, split, reader)
         except UnequalLinesError as error:
-            named = " ".join(shlex.quote(str(path)) for path in paths)
+            named = " ".join(quoted(path) for path in paths)
             raise DataError(f"{error}; to see where they diverge, run `repose check {named}`") from error
         yield f"{split}: {reader.counts.describe()}"
     if corpus.splits == "merged":
