@@ -322,6 +322,21 @@ class TestLock:
             thread.join(timeout=60)
         assert most[0] == 1
 
+    def test_it_may_be_removed_while_somebody_waits_for_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, acquire, tries = tmp_path / "lock", filelock.FileLock.acquire, []
+
+        def once_too_late(lock: filelock.FileLock, **how: float) -> object:
+            tries.append(lock)
+            if len(tries) == 1:
+                raise filelock.Timeout(str(path))
+            return acquire(lock, **how)
+
+        monkeypatch.setattr(filelock.FileLock, "acquire", once_too_late)
+        with locked_or_busy(path, "is busy: wait"):
+            assert len(tries) == 2
+
     def test_several_wait_for_it(self, tmp_path: Path) -> None:
         path, waiting, held = tmp_path / "lock", [], []
         with holder(path) as other:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _SEAL = "own_crc32"
 _MOMENT = 0.05
 """Seconds that a lock may be held by somebody who only looks whether it is."""
+_TRIES = 5
+"""Times that a lock file is looked for which was there and is not, before it counts as one that cannot be made."""
 _PATIENCE = 2.0 if os.name == "nt" else 0.0
 """Seconds for which a renaming is tried again: Windows refuses it while anybody has the file, or one of the folder,
 open, be it a virus scanner or whoever reads a record just then."""
@@ -377,16 +379,18 @@ def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
 
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
-    try:
-        if wait:
-            lock.acquire()
-        else:
-            lock.acquire(timeout=_MOMENT, poll_interval=_MOMENT / 5)
-    except Timeout:
-        if not path.exists():  # a folder such as /proc, for which filelock tries again and again
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-        return None
-    return lock
+    for _ in range(_TRIES):
+        try:
+            if wait:
+                lock.acquire()
+            else:
+                lock.acquire(timeout=_MOMENT, poll_interval=_MOMENT / 5)
+            return lock
+        except Timeout:
+            if path.exists():
+                return None
+    # Others may remove it again and again, but in a folder such as /proc there is never one.
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _sign(path: Path) -> None:
