@@ -292,20 +292,27 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+@contextlib.contextmanager
+def held_request(server: Running, run: Path) -> Iterator[threading.Thread]:
+    """A request that the stub holds until the end of the block, and then answers."""
+    (run / "hold").touch()
+    answers: list[Any] = []
+    slow = {"q": "slow", "source": "aa", "target": "bb"}
+    asking = threading.Thread(target=lambda: answers.append(server.post("/translate", slow)))
+    asking.start()
+    server.wait_until((run / "held").exists)
+    yield asking
+    (run / "held").unlink()
+    asking.join(10)
+    assert answers == [{"translatedText": "SLOW"}]
+
+
 def test_ctrl_c_ends_it_in_order_on_a_system_whose_loop_handles_no_signals(tmp_path: Path) -> None:
     run = write_model(tmp_path / "run", 0)
     with started(WITHOUT_SIGNAL_HANDLERS + STUB, HERE, run) as server:
-        (run / "hold").touch()
-        answers: list[Any] = []
-        slow = {"q": "slow", "source": "aa", "target": "bb"}
-        asking = threading.Thread(target=lambda: answers.append(server.post("/translate", slow)))
-        asking.start()
-        server.wait_until((run / "held").exists)
-        server.process.send_signal(signal.SIGINT)
-        server.wait_for("draining")
-        (run / "held").unlink()
-        asking.join(10)
-        assert answers == [{"translatedText": "SLOW"}]
+        with held_request(server, run):
+            server.process.send_signal(signal.SIGINT)
+            server.wait_for("draining")
         assert server.process.wait(20) == 0
         server.wait_for('"ended"')
 
@@ -313,21 +320,15 @@ def test_ctrl_c_ends_it_in_order_on_a_system_whose_loop_handles_no_signals(tmp_p
 def test_newer_models_do_not_wait_for_the_requests_of_older_ones(tmp_path: Path) -> None:
     run = write_model(tmp_path / "run", 0, run_id="before")
     with started(STUB, HERE, run) as server:
-        (run / "hold").touch()
-        answers: list[Any] = []
-        slow = {"q": "slow", "source": "aa", "target": "bb"}
-        asking = threading.Thread(target=lambda: answers.append(server.post("/translate", slow)))
-        asking.start()
-        server.wait_until((run / "held").exists)
-        for number, name in enumerate(("second", "third"), start=1):
-            write_model(run, number, run_id=name)
-            server.process.send_signal(signal.SIGHUP)
-            asked = {"q": "model", "source": "aa", "target": "bb"}
-            server.wait_until(lambda name=name, asked=asked: server.post("/translate", asked)["translatedText"] == name)
-        assert asking.is_alive()
-        (run / "held").unlink()
-        asking.join(10)
-        assert answers == [{"translatedText": "SLOW"}]
+        with held_request(server, run) as asking:
+            for number, name in enumerate(("second", "third"), start=1):
+                write_model(run, number, run_id=name)
+                server.process.send_signal(signal.SIGHUP)
+                asked = {"q": "model", "source": "aa", "target": "bb"}
+                server.wait_until(
+                    lambda name=name, asked=asked: server.post("/translate", asked)["translatedText"] == name
+                )
+            assert asking.is_alive()
         assert server.end() == 0
 
 
