@@ -237,7 +237,7 @@ def test_damaged_weights_behind_the_digest(
 def test_weights_of_another_architecture(tmp_path: Path, tokenizer: Tokenizer) -> None:
     folder = saved(tmp_path / "model", tokenizer)
     path = folder / "model.safetensors"
-    weights = load_file(path)
+    weights = {name: weight.clone() for name, weight in load_file(path).items()}  # whose file is written over
     name = "output.weight"
     cases = {
         "tensor 'output.weight' is missing where": {n: w for n, w in weights.items() if n != name},

@@ -4,6 +4,7 @@ sentence; bits over tokens, document by document. As with BLEU, a resample of th
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,9 @@ def write_ratio(path: Path, statistics: RatioStatistics) -> None:
     """Writes the numbers, compressed; the same ones give the same bytes. No text. Raises WriteError."""
     names = {"figure": statistics.figure, "units": statistics.units}
     numbers = {"format": FORMAT, "scale": statistics.scale, "amounts": statistics.amounts, "sizes": statistics.sizes}
+    arrays: dict[str, Any] = {name: np.array(value) for name, value in (names | numbers).items()}
     with replacing_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **{name: np.array(x) for name, x in (names | numbers).items()})
+        np.savez_compressed(file, **arrays)
 
 
 def read_ratio(path: Path) -> RatioStatistics:

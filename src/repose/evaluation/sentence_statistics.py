@@ -147,8 +147,9 @@ def write_stored(path: Path, stored: StoredStatistics) -> None:
     }
     for name, counts in stored.decodings.items():
         arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
+    small: dict[str, Any] = {name: _small(array) for name, array in arrays.items()}
     with replacing_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **{name: _small(a) for name, a in arrays.items()})
+        np.savez_compressed(file, **small)
 
 
 def _steps(chrf: Counts) -> Counts:
