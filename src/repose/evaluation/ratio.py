@@ -53,6 +53,7 @@ def write_ratio(path: Path, statistics: RatioStatistics) -> None:
     """Writes the numbers, compressed; the same ones give the same bytes. No text. Raises WriteError."""
     names = {"figure": statistics.figure, "units": statistics.units}
     numbers = {"format": FORMAT, "scale": statistics.scale, "amounts": statistics.amounts, "sizes": statistics.sizes}
+    # Any, since savez has other keywords, too. Old numpy would store `allow_pickle` as one more array.
     arrays: dict[str, Any] = {name: np.array(value) for name, value in (names | numbers).items()}
     with replacing_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)

@@ -147,7 +147,7 @@ def write_stored(path: Path, stored: StoredStatistics) -> None:
     }
     for name, counts in stored.decodings.items():
         arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
-    small: dict[str, Any] = {name: _small(array) for name, array in arrays.items()}
+    small: dict[str, Any] = {name: _small(array) for name, array in arrays.items()}  # as in ratio.py
     with replacing_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **small)
 
