@@ -542,12 +542,15 @@ def test_check_shows_which_side_is_which_and_three_pairs(
     assert "Are these translations of each other, the source first?" in lines[11]
 
 
-def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path) -> None:
+def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda _: True)
     (tmp_path / "none.tsv").write_text("um\t\ndois\t \n", encoding="utf-8")
     code, out, err = run("check", tmp_path / "none.tsv")
     sentence = f"none of the 2 pairs in {tmp_path / 'none.tsv'} can be used (target empty: 2): check the files"
     assert (code, out, err) == (1, "", f"repose: {sentence}\n")
-    assert sentence in run("train", tmp_path / "none.tsv", "--out", tmp_path / "run")[2]
+    err = run("train", tmp_path / "none.tsv", "--out", tmp_path / "run")[2]
+    assert sentence in err
+    assert "--set training.precision=bf16\n" in err
 
 
 def test_check_is_for_pairs_in_files(run: Run, tmp_path: Path) -> None:

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from repose.config.file import Origin, format_config, load, to_json
 from repose.config.recipes import most_pairs, recipe_for, recipes
-from repose.runs.arguments import loaded_experiment
+from repose.runs.arguments import loaded_experiment, tell_of_bf16
+from repose.runs.folder import RunFolder
+from repose.system.device import multiplies_in_bf16
 from repose.tasks.corpus_files import num_training_pairs
 
 
@@ -41,6 +44,36 @@ def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: p
     assert loaded.experiment.tokenizer.vocab_size == 2000
     assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", "little-data")
     assert "# recipe little-data" in format_config(loaded)
+
+
+def test_that_bf16_is_faster_is_said_once_and_to_who_has_not_chosen(
+    few: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def said(*overrides: str, out: Path = tmp_path / "run", has_bf16: bool = True) -> list[str]:
+        monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda _: has_bf16)
+        lines: list[str] = []
+        tell_of_bf16(loaded_experiment(few, None, None, overrides, say=lambda _: None), out, "cpu", lines.append)
+        return lines
+
+    hint = "this processor multiplies in bf16, too: training is faster with --set training.precision=bf16"
+    assert said() == [hint]
+    assert said(has_bf16=False) == []
+    assert said("training.precision=fp32") == said("training.precision=bf16") == []
+    RunFolder(tmp_path / "run").config_file.parent.mkdir()
+    RunFolder(tmp_path / "run").config_file.write_text("{}")
+    assert said() == [], "a run keeps the precision that it has"
+
+
+def test_what_multiplies_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    for found, expected in (({"avx512_bf16": True}, True), ({"amx_bf16": True}, True), ({"avx512_f": True}, False)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda found=found: found, raising=False)
+        assert multiplies_in_bf16(cpu) is expected
+    monkeypatch.delattr(torch.cpu, "get_capabilities")
+    assert not multiplies_in_bf16(cpu), "an earlier torch cannot tell"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
+    assert multiplies_in_bf16(torch.device("cuda"))
+    assert not multiplies_in_bf16(torch.device("mps"))
 
 
 def test_more_pairs_have_the_next_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,11 +50,15 @@ def train(corpus: Any, out: Path, **options: Any) -> repose.RunResult:
     )
 
 
-def test_trained_measured_and_used(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_trained_measured_and_used(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda _: True)
     said: list[str] = []
     first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=corpus)
     assert (first.outcome.status, first.scores) == ("stopped", None)
     assert any("the recipe little-data" in sentence for sentence in said)
+    assert any("training.precision=bf16" in sentence for sentence in said)
     result = train(str(corpus), tmp_path / "run", test=[str(corpus)])
     assert result.outcome.status == "done"
     assert result.scores is not None

@@ -63,7 +63,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-    from repose.runs.arguments import loaded_experiment, refuse_other_files
+    from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
 
     if out is not None and not print_config:
         refuse_other_files(out)
@@ -82,6 +82,7 @@ def train(
         return
     assert out is not None
     _tell_of_tables(files, config)
+    tell_of_bf16(loaded, out, device, say)
     result = _run(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )

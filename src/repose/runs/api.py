@@ -12,7 +12,7 @@ import numpy as np
 from repose.config.experiment import Experiment
 from repose.config.file import to_toml
 from repose.data.readers import unpacked
-from repose.runs.arguments import loaded_experiment, refuse_other_files
+from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import read_config
@@ -73,16 +73,14 @@ def train(
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
         experiment = corpus
     else:
-        if settings is not None and not isinstance(settings, Mapping):
-            raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
-        named = _by_name(settings or {})
+        named = _by_name({} if settings is None else settings)
         for name, files in (("corpus.valid", valid), ("corpus.test", test)):
             if files is not None and name in named:
                 raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
             if files is not None:
                 named[name] = _paths(files)
         overrides = [f"{name}={to_toml(_plain(value))}" for name, value in named.items()]
-        experiment = loaded_experiment(
+        loaded = loaded_experiment(
             None if corpus is None else _paths(corpus),
             None if config is None else str(config),
             preset,
@@ -91,7 +89,9 @@ def train(
             None if synthetic is None else tuple(_paths(synthetic)),
             out=folder,
             say=say,
-        ).experiment
+        )
+        tell_of_bf16(loaded, folder, device, say)
+        experiment = loaded.experiment
     result = run(
         experiment,
         folder,
@@ -169,6 +169,8 @@ def _paths(files: Files) -> list[Path]:
 
 def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by "section.field", those in tables too. Raises ConfigError for one that is in both."""
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
     named: dict[str, Any] = {}
     for name, value in settings.items():
         for field, each in value.items() if isinstance(value, Mapping) else [("", value)]:

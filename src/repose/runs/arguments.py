@@ -16,6 +16,7 @@ from repose.data.language import UNKNOWN
 from repose.data.readers import may_follow
 from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
 from repose.runs.folder import RunFolder
+from repose.system.device import multiplies_in_bf16
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.terminal import Say, counted, say
 from repose.tasks.corpus import HELD_OUT_SHARE
@@ -130,6 +131,20 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
     if number < enough and not (corpus.valid or corpus.test) and corpus.held_out_test is None:
         held_out = counted(max(1, int(number * HELD_OUT_SHARE)), "pair")
         say(f"its scores will be of {held_out}, too few to say anything: give a test set of your own (--test)")
+
+
+def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
+    """Say where a training that begins would be faster in bf16, unless somebody has chosen a precision."""
+    from repose.training.distributed import choose_device
+
+    chosen = choose_device(device)
+    if (
+        loaded.sources["training.precision"].kind == "default"
+        and not RunFolder(out).exists
+        and multiplies_in_bf16(chosen)
+    ):
+        what = "GPU" if chosen.type == "cuda" else "processor"
+        say(f"this {what} multiplies in bf16, too: training is faster with --set training.precision=bf16")
 
 
 def refuse_other_files(out: Path) -> None:

@@ -60,6 +60,19 @@ def find_device(name: str) -> "torch.device":
     return torch.device(kind, int(index)) if colon else torch.device(kind)
 
 
+def multiplies_in_bf16(device: "torch.device") -> bool:
+    """Whether a device has operations of its own for matrix products in bf16, as far as torch can tell: elsewhere they
+    are made of those of fp32, and are no faster."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # an earlier torch
+        return False
+    found = torch.cpu.get_capabilities()
+    return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
+
+
 def _devices(number: int) -> str:
     return {0: "none", 1: "only one"}.get(number, f"only {number}")
 
