@@ -59,6 +59,11 @@ def test_that_bf16_is_faster_is_said_once_and_to_who_has_not_chosen(
     assert said() == [hint]
     assert said(has_bf16=False) == []
     assert said("training.precision=fp32") == said("training.precision=bf16") == []
+    trees = '[corpus]\ntrain = ["a.conllu"]\nvalid = ["b.conllu"]\n[training]\ntask = "parsing"\nupdates = 1\n'
+    (tmp_path / "trees.toml").write_text(trees)
+    lines: list[str] = []
+    tell_of_bf16(load(tmp_path / "trees.toml"), tmp_path / "run", "cpu", lines.append)
+    assert lines == [], "measured for translators alone"
     RunFolder(tmp_path / "run").config_file.parent.mkdir()
     RunFolder(tmp_path / "run").config_file.write_text("{}")
     assert said() == [], "a run keeps the precision that it has"
@@ -71,8 +76,8 @@ def test_what_multiplies_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
         assert multiplies_in_bf16(cpu) is expected
     monkeypatch.delattr(torch.cpu, "get_capabilities")
     assert not multiplies_in_bf16(cpu), "an earlier torch cannot tell"
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not including_emulation)
-    assert multiplies_in_bf16(torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8 - device.index, 0))
+    assert [multiplies_in_bf16(torch.device("cuda", index)) for index in (0, 1)] == [True, False]
     assert not multiplies_in_bf16(torch.device("mps"))
 
 

@@ -104,6 +104,7 @@ def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, p
     limit = int(pairs.src_lengths.max())
     drawn = BpeDropout(pairs, (tokenizer, tokenizer), dropout=0.5, limits=(limit, 60)).epoch(0, 0)
     assert drawn.src_lengths.max() <= limit
+    assert (drawn.longest_src, drawn.longest_tgt) == (limit, 60), "shapes of batches are the same in each epoch"
     stored, ours = (data.batch(np.arange(len(pairs))).src for data in (pairs, drawn))
     assert any(np.array_equal(a[a > 0], b[b > 0]) for a, b in zip(stored, ours, strict=True))
 

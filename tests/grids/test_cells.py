@@ -19,7 +19,7 @@ import torch
 from repose.config.file import load, to_json
 from repose.grids import cells, estimate
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
-from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, share
+from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, num_devices, share
 from repose.system.errors import ConfigError, DeviceError
 from repose.system.files import locked_or_busy
 
@@ -387,9 +387,18 @@ def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2)
 
 
+def test_gpus_that_torch_cannot_use_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts them where the driver is too old; training takes the CPU there."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    for is_usable, expected in ((True, 2), (False, 0)):
+        monkeypatch.setattr("torch.cuda.is_available", lambda is_usable=is_usable: is_usable)
+        assert [num_devices(name) for name in ("auto", "cuda", "cpu", "cuda:1")] == [expected, expected, 0, 0]
+
+
 def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repose.grids.local.available_cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
 
     def check(jobs: int | None = None, cores: int | None = None, device: str = "auto", *, here: bool = True) -> None:
         check_request(jobs=jobs, cores=cores, device=device, here=here)

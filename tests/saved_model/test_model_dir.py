@@ -431,6 +431,10 @@ def test_absent_devices(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytes
     with pytest.raises(DeviceError, match="'cuda' is not available, this machine has none"):
         model_dir.load(saved(tmp_path / "model", tokenizer), MODEL_KIND, "cuda")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceError, match="'cuda' is not available, this machine has none"):
+        find_device("cuda")  # with a driver that is too old
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert find_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(DeviceError, match="this machine has only 2"):
         find_device("cuda:2")

@@ -35,6 +35,16 @@ def global_batch(lab: Any, *micro_batches: list[int]) -> GlobalBatch:
     return GlobalBatch(made, len(indices), int(data.tgt_lengths[indices].sum()), last=False)
 
 
+def test_random_numbers_of_other_devices_are_left_alone(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.manual_seed` is of every GPU, of a program's own random numbers, too."""
+    seeded: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    ours = learner(lab)
+    ours.backward(global_batch(lab, [0, 1]), 0)
+    assert not seeded
+    assert torch.default_generator.initial_seed() == dropout_seed(ours.config.seed, 0, 0, 0)
+
+
 def gradients(model: Transformer) -> dict[str, torch.Tensor]:
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
 

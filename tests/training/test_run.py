@@ -25,7 +25,7 @@ from repose.saved_model import directory as model_dir
 from repose.system import files
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
-from repose.training import checkpoint, loop
+from repose.training import checkpoint, distributed, loop
 from repose.training.checkpoint import State, read_state, save
 from repose.training.distributed import World
 from repose.training.run import train
@@ -423,6 +423,25 @@ def edit_state(run_dir: Path, **changes: Any) -> State:
     state = read_state(path, "0123456789ab")
     save(path, load_file(path), dataclasses.replace(state, **changes))
     return state
+
+
+def test_a_run_that_moves_from_gpus_to_processors_shares_out_anew(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker was a GPU there, and its threads those of another machine; on the same kind of device, both stay."""
+    monkeypatch.setattr(distributed, "MIN_TOKENS_PER_WORKER", 1)
+    monkeypatch.setattr(distributed, "available_cores", lambda: 2)
+    job = lab.job(epochs=3)
+    lab.go(job, tmp_path, stop_after=2)
+    path = tmp_path / "state" / "last.safetensors"
+    assert read_state(path, "0123456789ab").device == "cpu"
+    edit_state(tmp_path, threads=3)
+    lab.go(job, tmp_path, workers=None, stop_after=1)
+    assert (read_state(path, "0123456789ab").workers, read_state(path, "0123456789ab").threads) == (1, 3)
+    edit_state(tmp_path, device="cuda")
+    lab.go(job, tmp_path, workers=None, stop_after=1)
+    state = read_state(path, "0123456789ab")
+    assert (state.workers, state.threads, state.device) == (2, 1, "cpu")
 
 
 def test_a_training_without_time_makes_one_update(lab: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from repose.model.presets import preset
 from repose.runs.records import DataRecord
 from repose.system.errors import CheckpointError
 from repose.tasks import translation
+from repose.tasks.base import position_table
 from repose.tasks.registry import get_task
 from repose.tasks.translation import TASK as TRANSLATION
 from repose.training import loop
@@ -289,3 +291,10 @@ def test_word_dropout_leaves_tags() -> None:
     assert not changed[tagged, 1].any()
     assert changed[~tagged, 1].float().mean() == pytest.approx(0.25, abs=0.06)
     assert changed[:, 2:5].float().mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_a_table_of_positions_is_on_the_cpu_whatever_a_program_has_as_default() -> None:
+    with torch.device("meta"):
+        table = position_table(types.SimpleNamespace(position_table=((1.0, 2.0),)))  # type: ignore[arg-type]
+    assert table is not None
+    assert table.tolist() == [[1.0, 2.0]]

@@ -215,6 +215,7 @@ class BpeDropout:
             columns=resampled,
             src_lengths=resampled.lengths("src"),
             tgt_lengths=resampled.lengths("tgt") - 1,
+            most=(self._limits["src"], self._limits["tgt"] - 1),
         )
 
     def _side(self, side: Side, draws: Draws) -> tuple[Ids, Ids]:

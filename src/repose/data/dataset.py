@@ -80,6 +80,8 @@ class PairDataset:
     """(N,): labels (= decoder positions) of each pair, END counted."""
     tags: tuple[int, ...] = ()
     """The ids of the source vocabulary that are tags, where somebody has said so (`repose.data.tags`)."""
+    most: tuple[int, int] | None = None
+    """Source tokens and labels that no pair has more of, in any epoch; None: as many as the longest here have."""
 
     @classmethod
     def open(cls, folder: Path) -> "PairDataset":
@@ -97,13 +99,13 @@ class PairDataset:
 
     @cached_property
     def longest_src(self) -> int:
-        """Tokens of the longest source."""
-        return int(self.src_lengths.max(initial=0))
+        """Tokens that a source has at most."""
+        return int(self.src_lengths.max(initial=0)) if self.most is None else self.most[0]
 
     @cached_property
     def longest_tgt(self) -> int:
-        """Labels of the longest target."""
-        return int(self.tgt_lengths.max(initial=0))
+        """Labels that a target has at most."""
+        return int(self.tgt_lengths.max(initial=0)) if self.most is None else self.most[1]
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
         """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
-from repose.system.device import available_cores, find_device
+from repose.system.device import available_cores, find_device, num_gpus
 from repose.system.errors import ConfigError, WriteError, unknown
 from repose.system.files import trying_lock
 
@@ -125,11 +125,7 @@ def _claim(core: int) -> Iterator[bool]:
 
 def num_devices(device: str) -> int:
     """GPUs that cells can have of their own: those of this machine for auto and cuda; none for a device by number."""
-    if device not in ("auto", "cuda"):
-        return 0
-    import torch
-
-    return torch.cuda.device_count()
+    return num_gpus() if device in ("auto", "cuda") else 0
 
 
 @dataclass(frozen=True)

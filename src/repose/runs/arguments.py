@@ -134,12 +134,13 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
 
 
 def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
-    """Say where a training that begins would be faster in bf16, unless somebody has chosen a precision."""
+    """Say where a training of a translator that begins would be faster in bf16, unless a precision was chosen."""
     from repose.training.distributed import choose_device
 
     chosen = choose_device(device)
     if (
         loaded.sources["training.precision"].kind == "default"
+        and TASK_SETTINGS[loaded.experiment.training.task].translates
         and not RunFolder(out).exists
         and multiplies_in_bf16(chosen)
     ):

@@ -54,10 +54,17 @@ def find_device(name: str) -> "torch.device":
         if kind == "gpu":
             raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda, that of a Mac mps")
         raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
-    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    counts = {"cpu": 1, "cuda": num_gpus(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
         raise DeviceError(f"device {name!r} is not available, this machine has {_devices(counts[kind])}: use cpu")
     return torch.device(kind, int(index)) if colon else torch.device(kind)
+
+
+def num_gpus() -> int:
+    """GPUs that torch can use: with a driver that is too old for it, it counts those that it cannot use as well."""
+    import torch
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def multiplies_in_bf16(device: "torch.device") -> bool:
@@ -66,7 +73,7 @@ def multiplies_in_bf16(device: "torch.device") -> bool:
     import torch
 
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # an earlier torch
         return False
     found = torch.cpu.get_capabilities()

@@ -227,7 +227,7 @@ def check_start(start: str, architecture: Architecture) -> None:
 
 def position_table(job: TrainingJob) -> Tensor | None:
     """The small table that `positions = policy` begins with."""
-    return None if job.position_table is None else torch.tensor(job.position_table)
+    return None if job.position_table is None else torch.tensor(job.position_table, device="cpu")
 
 
 class Measured(NamedTuple):

@@ -82,6 +82,8 @@ class State:
     """Threads of each worker, on a CPU."""
     all_workers: tuple[int, ...] = ()
     """Every number of workers that the training has had, in order; none in checkpoints of earlier versions."""
+    device: str = ""
+    """The kind of device that the workers are on, cpu or cuda; "" in checkpoints of earlier versions."""
     update: int = 0
     """Optimizer steps taken."""
     epoch: int = 0

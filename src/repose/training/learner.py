@@ -111,7 +111,7 @@ class Learner:
         for index, micro_batch in enumerate(batch.micro_batches):
             if micro_batch is None:
                 continue
-            torch.manual_seed(dropout_seed(config.seed, update, index, self.world.rank))
+            self._seed(dropout_seed(config.seed, update, index, self.world.rank))
             run = self._forward_and_backward
             if self._replays is None:
                 sums = run(micro_batch, num_tokens)
@@ -122,6 +122,13 @@ class Learner:
         self.norm = torch.linalg.vector_norm(self._exchange.gradient)
         if config.clip_norm is not None:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
+
+    def _seed(self, seed: int) -> None:
+        """Of this device's random numbers alone: `torch.manual_seed` is of every GPU's."""
+        if self.world.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
 
     def _forward_and_backward(self, micro_batch: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
         """Add the gradient of a micro-batch's loss over `num_tokens` to the others; returns loss, nll and correct."""

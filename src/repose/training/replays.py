@@ -30,7 +30,7 @@ class Replays:
     """What one function was recorded as, for each shape of its micro-batch. A function whose operations make the CPU
     wait cannot be recorded.
 
-    The graphs of all shapes share memory, which is kept: as much as the largest of them needs.
+    The graphs of all shapes share memory, which is kept: somewhat more than the largest of them needs.
     """
 
     def __init__(self) -> None:

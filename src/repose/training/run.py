@@ -82,6 +82,7 @@ def train(
                 state = checkpoint.read_state(run.checkpoint, job.run_id)
                 note = _workers_changed(state, world.size)
                 state.share_out(world.size, torch.get_num_threads())
+                state.device = chosen.type
                 if world.rank > 0:  # as started workers, which are not given them
                     evaluate = samples = None
                 return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
@@ -154,12 +155,13 @@ def _choose_workers(job: TrainingJob, state: State, device: torch.device, reques
     """Enter workers and threads into the state; what is to be said about it."""
     lengths, batch = job.task.open(job.train_data).tgt_lengths, job.training.batch_size
     tokens = batch if job.training.batching == "tokens" else round(batch * float(np.mean(lengths)))
-    number = distributed.choose_workers(
-        device, requested=requested, recorded=state.workers or None, tokens_per_batch=tokens
-    )
+    moved = state.device not in ("", device.type)  # a worker is a GPU there, and a core here, or the other way round
+    recorded = None if moved else state.workers or None
+    number = distributed.choose_workers(device, requested=requested, recorded=recorded, tokens_per_batch=tokens)
     note = _workers_changed(state, number)
-    if number != state.workers:
+    if moved or number != state.workers:
         state.share_out(number, distributed.threads_for(number))
+    state.device = device.type
     return note
 
 
@@ -185,7 +187,8 @@ def _train_as_worker(
     if state.done is not None:
         return _done(options.run, state)
     job, run = options.job, options.run
-    with tuned(), torch.random.fork_rng(devices=[]), contextlib.ExitStack() as stack:  # the caller's random state stays
+    gpus = [world.device] if world.device.type == "cuda" else []
+    with tuned(), torch.random.fork_rng(gpus), contextlib.ExitStack() as stack:  # the caller's random state stays
         learner = Learner(job.task, job.task.build(job), job.training, world)
         if run.checkpoint.exists():
             checkpoint.load(run.checkpoint, learner.tensors())
