@@ -75,8 +75,9 @@ class Translation:
     """Whether the source was cut at the model's longest length."""
     attention: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
     """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
-    row t is where the model looked when it wrote token t, the last row when it wrote END. A hypothesis as long as the
-    model's max_length has no such row. Translations are compared without it."""
+    row t is where the model looked when it wrote token t, the last row where it looked after the last of them, when it
+    wrote END if it did. A hypothesis as long as the model's max_length has no such row. Translations are compared
+    without it."""
 
 
 class Translator:
@@ -94,8 +95,9 @@ class Translator:
     What derives from the weights is kept from call to call. Weights that were replaced, or written to in place, are
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
 
-    Raises ConfigError for settings out of range, for fewer than one worker, and for more than one away from the CPU;
-    for a model that does not translate, and for a tokenizer with more tokens than the model.
+    Raises ConfigError for settings out of range, for fewer than one worker or more than the machine can be meant to
+    run, and for more than one away from the CPU; for a model that does not translate, and for a tokenizer with more
+    tokens than the model.
     """
 
     def __init__(
@@ -221,8 +223,8 @@ class Translator:
         `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
         `sampling`: draw one translation of each instead of searching for the best.
-        Raises ConfigError for settings out of range and for anything but a list of texts, DataError for a text with a
-        lone surrogate.
+        Raises ConfigError for settings out of range, for a `to` that the model does not have, and for anything but
+        texts, DataError for a text with a lone surrogate and for a token that the tokenizer does not have.
         """
         texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):

@@ -108,8 +108,8 @@ def translate_text(
     no_repeat_ngram_size: int | None = None,
     to: str | None = None,
 ) -> str:
-    """A text of any length in the translator's language: line by line and sentence by sentence, put together with the
-    text's own line breaks and white space. What holds no letter stays as it is.
+    """Translates a text of any length, line by line and sentence by sentence; its own line breaks and white space stay,
+    and so does what holds no letter.
 
     The options are those of `Translator.translate`. Raises ConfigError for anything but a text, and what `translate`
     raises.

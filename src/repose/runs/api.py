@@ -128,7 +128,7 @@ def evaluate(
 
     `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs; without
     them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is what
-    they are called. `beam_sizes`: 1 is greedy search; without any, this and the model's own beam. `out`: a folder for
+    they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `out`: a folder for
     scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
     Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and

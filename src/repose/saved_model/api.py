@@ -15,7 +15,7 @@ LEAST_VOCAB_SIZE = 5
 
 
 def presets() -> dict[str, Architecture]:
-    """Every published architecture by name; `dataclasses.replace` changes single axes."""
+    """Every preset by name, published or a variant of one; `dataclasses.replace` changes single axes."""
     return {name: p.architecture for name, p in PRESETS.items()}
 
 
