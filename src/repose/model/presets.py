@@ -1,4 +1,4 @@
-"""Each preset, published or a variant of one, as a difference from Vaswani's, with its citation: `presets.toml`, read."""
+"""Each preset, published or a variant of one, as a difference from Vaswani's, with its citation: `presets.toml`."""
 
 import importlib.resources
 import tomllib
