@@ -55,7 +55,7 @@ def test_that_bf16_is_faster_is_said_once_and_to_who_has_not_chosen(
         tell_of_bf16(loaded_experiment(few, None, None, overrides, say=lambda _: None), out, "cpu", lines.append)
         return lines
 
-    hint = "this processor multiplies in bf16, too: training is faster with --set training.precision=bf16"
+    hint = "training is faster in bf16 on this processor: --set training.precision=bf16"
     assert said() == [hint]
     assert said(has_bf16=False) == []
     assert said("training.precision=fp32") == said("training.precision=bf16") == []

@@ -145,7 +145,7 @@ def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
         and multiplies_in_bf16(chosen)
     ):
         what = "GPU" if chosen.type == "cuda" else "processor"
-        say(f"this {what} multiplies in bf16, too: training is faster with --set training.precision=bf16")
+        say(f"training is faster in bf16 on this {what}: --set training.precision=bf16")
 
 
 def refuse_other_files(out: Path) -> None:
