@@ -37,8 +37,10 @@ class Graph:
     @contextlib.contextmanager
     def recording(self, **_: Any) -> Iterator[None]:
         Graph.present = self
-        yield
-        Graph.present = None
+        try:
+            yield
+        finally:
+            Graph.present = None
 
 
 class Stream:
@@ -115,6 +117,22 @@ def test_no_more_than_the_most_are_recorded_and_shapes_seen_once_take_no_place(m
     for start, size in enumerate((1, 2, 3, 4, 5, 4, 5, 1, 1, 4, 5)):
         check(made, power, size, start)
     assert made.number == 2
+
+
+def test_without_memory_for_another_shape_those_recorded_go_on() -> None:
+    recordings, made = [], Replays()
+
+    def run(micro_batch: Batch, number: torch.Tensor) -> torch.Tensor:
+        if Graph.present is not None:
+            recordings.append(len(micro_batch.x))
+            if len(micro_batch.x) > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return power(micro_batch, number)
+
+    for start, size in enumerate((3, 3, 5, 5, 4, 4, 5, 3)):
+        check(made, run, size, start)
+    assert made.number == 1
+    assert recordings == [3, 5]
 
 
 def test_other_warnings_of_a_first_pass_are_told() -> None:

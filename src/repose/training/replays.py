@@ -30,7 +30,8 @@ class Replays:
     """What one function was recorded as, for each shape of its micro-batch. A function whose operations make the CPU
     wait cannot be recorded.
 
-    The graphs of all shapes share memory, which is kept: somewhat more than the largest of them needs.
+    The graphs of all shapes share memory, which is kept: somewhat more than the largest of them needs. Where there is
+    not enough, what is recorded by then goes on being replayed, and other shapes are computed step by step.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class Replays:
         self._seen: set[object] = set()
         """Shapes that were computed once without a wait: all that is made once is there."""
         self._waits = 0
+        self._most = MOST
 
     @property
     def works(self) -> bool:
@@ -55,11 +57,15 @@ class Replays:
         shape = tuple(None if x is None else x.shape for x in micro_batch)
         recorded = self._recorded.get(shape)
         if recorded is None:
-            if not self.works or len(self._recorded) >= MOST:
+            if not self.works or len(self._recorded) >= self._most:
                 return run(micro_batch, number)
             if shape not in self._seen:
                 return self._watched(run, micro_batch, number, shape)
-            recorded = self._recorded[shape] = self._record(run, micro_batch, number)
+            try:
+                recorded = self._recorded[shape] = self._record(run, micro_batch, number)
+            except torch.OutOfMemoryError:  # nothing was computed
+                self._most = len(self._recorded)
+                return run(micro_batch, number)
         torch._foreach_copy_(recorded.inputs, _tensors(micro_batch, number))
         recorded.graph.replay()
         return recorded.out
