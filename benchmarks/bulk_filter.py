@@ -88,7 +88,7 @@ def main() -> None:
         for side in (0, 1):
             (folder / f"pairs.{side}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
         for number, (way, (both, options)) in enumerate(WAYS.items()):
-            command = [sys.executable, "-m", "repose.cli", "score-corpus", str(given.forward)]
+            command = [sys.executable, "-m", "repose", "score-corpus", str(given.forward)]
             command += [str(folder / "pairs.0"), str(folder / "pairs.1"), "--out", str(folder / str(number)), *options]
             command += ["--backward", str(given.backward)] if both else []
             subprocess.run([*command, "--workers", "1"], check=True, stdout=subprocess.DEVNULL)

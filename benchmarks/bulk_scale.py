@@ -63,7 +63,7 @@ def run(arguments: list[str], into: Path | None = None) -> dict[str, Any]:
     before, began, peak = os.times(), time.monotonic(), 0
     with contextlib.ExitStack() as stack:
         output = subprocess.DEVNULL if into is None else stack.enter_context(into.open("wb"))
-        command = [sys.executable, "-m", "repose.cli", *arguments]
+        command = [sys.executable, "-m", "repose", *arguments]
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
         while process.poll() is None:
             peak = max(peak, resident(family(process.pid)))

@@ -114,7 +114,7 @@ train = ["pairs.tsv"]
 @pytest.mark.slow
 def test_killed_grids_end_with_the_same_bits(whole: Victim, tmp_path: Path) -> None:
     def grid(root: Path, seconds: float | None) -> int:
-        command = [sys.executable, "-m", "repose.cli", "grid", "g.toml", "--out", "runs", "--jobs", "2", *SETTINGS]
+        command = [sys.executable, "-m", "repose", "grid", "g.toml", "--out", "runs", "--jobs", "2", *SETTINGS]
         environment = {**os.environ, "REPOSE_HOME": str(root / "home")}
         pipes: dict[str, Any] = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
         with subprocess.Popen(command, cwd=root, env=environment, **pipes) as process:

@@ -200,7 +200,7 @@ def test_stopping_before_the_first_update_is_wrong_usage(corpus: tuple[Path, Pat
 def test_a_signal_stops_resumable(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     arguments = ["train", *map(str, corpus), "--out", str(tmp_path / "run"), *SETTINGS, "--set", "training.epochs=500"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "repose.cli", *arguments], stderr=subprocess.PIPE, text=True, preexec_fn=_on_one_core
+        [sys.executable, "-m", "repose", *arguments], stderr=subprocess.PIPE, text=True, preexec_fn=_on_one_core
     )
     metrics = tmp_path / "run" / "metrics.jsonl"
     deadline = time.monotonic() + 120
@@ -253,7 +253,7 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
 
 
 def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: Path) -> None:
-    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
+    command = [sys.executable, "-m", "repose", "translate", str(trained), "--beam-size", "1"]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-16"}
     how: dict[str, Any] = {"capture_output": True, "env": environment, "check": False}
     text = "Ele lê.\n".encode() * 2
@@ -267,7 +267,7 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
 
 def test_what_is_said_is_in_utf_8_whatever_the_locale() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "cp1252"}
-    command = [sys.executable, "-m", "repose.cli", "check", "ação.pt", "动.en"]
+    command = [sys.executable, "-m", "repose", "check", "ação.pt", "动.en"]
     found = subprocess.run(command, capture_output=True, env=environment, check=False)
     assert found.returncode == 1
     assert "/ação.pt: check the path" in found.stderr.decode()
@@ -275,7 +275,7 @@ def test_what_is_said_is_in_utf_8_whatever_the_locale() -> None:
 
 @pytest.mark.parametrize(("how", "code"), [("Ctrl-C", 130), ("SIGTERM", 3), ("broken pipe", 1)])
 def test_translate_answers_and_ends_at_once_while_its_input_stays_open(trained: Path, how: str, code: int) -> None:
-    command = [sys.executable, "-m", "repose.cli", "translate", str(trained), "--beam-size", "1"]
+    command = [sys.executable, "-m", "repose", "translate", str(trained), "--beam-size", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdin is not None

@@ -210,7 +210,7 @@ def workers_of(parent: int) -> list[int]:
 
 
 def bulk_command(model: Path, text: Path, out: Path, shard_lines: int) -> list[str]:
-    command = [sys.executable, "-m", "repose.cli", "bulk", str(model), str(text), "--out", str(out)]
+    command = [sys.executable, "-m", "repose", "bulk", str(model), str(text), "--out", str(out)]
     return [*command, "--shard-lines", str(shard_lines), "--engine", "torch", "--workers", "2"]
 
 

@@ -454,7 +454,7 @@ def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
     """One cell dies by SIGKILL, the grid is interrupted, the same command ends it; another time, nothing runs."""
     (tmp_path / "trial.toml").write_text(FILE.replace("epochs = 2", "updates = 2000\nepochs = 29"), encoding="utf-8")
     environment = os.environ | {"REPOSE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "repose.cli", "grid", "trial.toml", "--jobs", "2"]
+    command = [sys.executable, "-m", "repose", "grid", "trial.toml", "--jobs", "2"]
 
     def start() -> "subprocess.Popen[str]":
         return POPEN(command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -501,7 +501,7 @@ def test_a_real_grid_killed_interrupted_and_resumed(tmp_path: Path) -> None:
 def test_a_real_calibration(tmp_path: Path) -> None:
     (tmp_path / "trial.toml").write_text(FILE, encoding="utf-8")
     environment = os.environ | {"REPOSE_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "repose.cli", "grid", "trial.toml", "--dry-run", "--only", "reinforced"]
+    command = [sys.executable, "-m", "repose", "grid", "trial.toml", "--dry-run", "--only", "reinforced"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if "reinforced-s0" in line)

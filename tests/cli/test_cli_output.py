@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ran(folder: Path, command: list[str], stdout: int) -> tuple[int, str]:
     """Exit code and stderr of a process that buffers what it prints, as usual."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    program = [sys.executable, "-m", "repose.cli", *command]
+    program = [sys.executable, "-m", "repose", *command]
     done = subprocess.run(program, stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=folder, env=env, check=False)
     return done.returncode, done.stderr
 
@@ -59,6 +59,6 @@ def test_a_reader_that_has_gone_ends_it_without_a_word(folder: Path, command: li
 
 
 def test_an_output_that_is_closed_from_the_start_is_no_error(folder: Path) -> None:
-    program = 'exec "$0" -m repose.cli fetch >&-'
+    program = 'exec "$0" -m repose fetch >&-'
     done = subprocess.run(["sh", "-c", program, sys.executable], stderr=subprocess.PIPE, cwd=folder, check=False)
     assert (done.returncode, done.stderr) == (0, b"")

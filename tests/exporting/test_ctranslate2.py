@@ -13,7 +13,7 @@ import torch
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
-from repose.exporting.coverage import ANY_VALUE, EXPRESSED, table, why_not
+from repose.exporting.coverage import ANY_VALUE, EXPRESSED, why_not
 from repose.graphs.coverage import COMPUTED
 from repose.graphs.coverage import why_not as graphs_why_not
 from repose.model.architecture import Architecture
@@ -150,7 +150,19 @@ def test_a_preset_is_exact(name: str, tmp_path: Path) -> None:
 
 def test_the_documentation_has_the_table() -> None:
     page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
-    assert table() in page, f"docs/export.md should have this table:\n{table()}"
+    rows = [["preset", "ctranslate2", "onnx, web"], ["---"] * 3]
+    for name, each in PRESETS.items():
+        rows.append([f"`{name}`", *(_verdict(reason_of(each.architecture)) for reason_of in (why_not, graphs_why_not))])
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    assert table in page, f"docs/export.md should have this table:\n{table}"
+
+
+def _verdict(reason: str | None) -> str:
+    """Yes, or the settings that a reason names; of one that names none, its beginning."""
+    if reason is None:
+        return "yes"
+    settings = [" ".join(part.split()[:3]) for part in reason.split("; ") if part.split()[1] == "="]
+    return "no: " + (", ".join(f"`{setting}`" for setting in settings) or reason.partition(",")[0])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -10,8 +10,6 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 
-import numpy as np
-
 from repose.bulk.inputs import Failure, Record
 from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
@@ -130,5 +128,4 @@ def _cross_entropies(
     targets = [translator.tgt_tokenizer.encode(target) for _, target in pairs]
     with translator.engine.undisturbed():
         forced = translator.force([source for source, _ in pairs], targets, to=to)
-    sums = [float(-one.log_probs.astype(np.float64).sum()) for one in forced]
-    return [(total / len(one.log_probs), len(one.log_probs)) for total, one in zip(sums, forced, strict=True)]
+    return [(-one.total / len(one.log_probs), len(one.log_probs)) for one in forced]

@@ -1,7 +1,6 @@
 """The command line. Each verb loads what it needs and calls one function of another room; nothing is computed here.
 
 main.py             the verbs in the order of `repose --help`, how errors are shown, and exit codes
-__main__.py         python -m repose.cli
 options.py          options of verbs that use a model or compute on a device
 corpus_options.py   options of verbs that read a corpus or an experiment file
 tables.py           the tables that `train`, `demo` and `evaluate` end with

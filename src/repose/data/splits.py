@@ -17,9 +17,8 @@ from repose.system.terminal import counted
 
 @dataclass(frozen=True)
 class SplitCounts:
-    """What became of the pairs of a corpus that was split; read = train + valid + test + duplicates."""
+    """What became of the pairs of a corpus that was split."""
 
-    read: int
     train: int
     valid: int
     test: int
@@ -40,14 +39,8 @@ class Splits:
 class TrainPairs:
     """The pairs of a corpus but for some, in its order; iterable as often as the corpus is."""
 
-    def __init__(self, pairs: Iterable[Pair], length: int, left_out: NDArray[np.int64]) -> None:
-        self._pairs = pairs
-        self._length = length
-        self._left_out = left_out
-
-    def __len__(self) -> int:
-        """Number of pairs."""
-        return self._length
+    def __init__(self, pairs: Iterable[Pair], left_out: NDArray[np.int64]) -> None:
+        self._pairs, self._left_out = pairs, left_out
 
     def __iter__(self) -> Iterator[Pair]:
         left_out = set(self._left_out.tolist())
@@ -63,14 +56,9 @@ def hold_out(
     neither of them in `apart_from`, a set that is there already; its repetitions are left out of training. Sentences
     count as the same when they differ in case and spacing only. Which pairs are drawn depends on the set of pairs, not
     on their order, and the validation pairs do not depend on `num_test`. Sixteen bytes a pair are kept in memory while
-    splitting, and a small multiple of it for a moment; `pairs` is read twice and then for each pass over `train`: an
-    iterator is read into a list first. Raises `DataError` when too few pairs can be held out or none would be left to
-    train on.
+    splitting, and a small multiple of it for a moment; `pairs` is read twice and then for each pass over `train`.
+    Raises `DataError` when too few pairs can be held out or none would be left to train on.
     """
-    if num_valid < 0 or num_test < 0:
-        raise DataError(f"cannot hold out {num_valid} and {num_test} pairs: give numbers that are not negative")
-    if isinstance(pairs, Iterator):
-        pairs = list(pairs)
     src, tgt = _hashes(pairs)
     both = splitmix64(splitmix64(src) + tgt)
     distinct = np.unique(both, return_index=True)[1]
@@ -93,14 +81,13 @@ def hold_out(
         raise DataError("the corpus changed while it was split: start again")
     valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
     counts = SplitCounts(
-        read=len(src),
         train=len(src) - len(left_out),
         valid=num_valid,
         test=num_test,
         duplicates=len(left_out) - wanted,
     )
     return Splits(
-        train=TrainPairs(pairs, counts.train, left_out),
+        train=TrainPairs(pairs, left_out),
         valid=[held_out[position] for position in valid],
         test=[held_out[position] for position in test],
         counts=counts,

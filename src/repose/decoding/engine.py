@@ -31,6 +31,11 @@ class Forced(NamedTuple):
     truncated: bool = False
     """Whether the source was cut at the model's longest length."""
 
+    @property
+    def total(self) -> float:
+        """Log-probability of the whole target in nats, summed in double precision."""
+        return float(self.log_probs.astype(np.float64).sum())
+
 
 class Engine(ABC):
     """A model with the means to compute it."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
-
 from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -93,7 +91,7 @@ def score_lines(
                 pairs[place] = (row[0], tokens)
         forced = translator.force([src for src, _ in pairs.values()], [tokens for _, tokens in pairs.values()], to=to)
         counts.truncated += sum(f.truncated for f in forced)
-        scores = dict(zip(pairs, (float(f.log_probs.astype(np.float64).sum()) for f in forced), strict=True))
+        scores = dict(zip(pairs, (f.total for f in forced), strict=True))
         yield from (scores.get(place, math.nan) for place in range(len(window)))
 
 

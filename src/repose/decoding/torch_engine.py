@@ -37,6 +37,7 @@ class TorchEngine(Engine):
 
     def __init__(self, model: Transformer) -> None:
         self.model = model.eval()
+        self.max_length, self.looks_ahead = model.architecture.max_length, model.architecture.looks_ahead
         self._constants: Constants = {}
         # Weights are kept, so that no other tensor takes their place in memory while `fingerprint` is compared.
         self._weights: dict[str, Tensor] = {}
@@ -65,16 +66,6 @@ class TorchEngine(Engine):
     def precision(self) -> Precision:  # type: ignore[override]
         """See `Engine`."""
         return "int8" if is_quantized(self.model) else "fp32"
-
-    @property
-    def max_length(self) -> int:  # type: ignore[override]
-        """See `Engine`."""
-        return self.model.architecture.max_length
-
-    @property
-    def looks_ahead(self) -> bool:  # type: ignore[override]
-        """See `Engine`."""
-        return self.model.architecture.looks_ahead
 
     @property
     def device_type(self) -> str:  # type: ignore[override]

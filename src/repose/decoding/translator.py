@@ -273,7 +273,7 @@ class Translator:
         """
         sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
-        return [float(forced.log_probs.astype(np.float64).sum()) for forced in self.force(sources, tokens, to=to)]
+        return [forced.total for forced in self.force(sources, tokens, to=to)]
 
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
         """Log-probabilities of given targets, each ids from START to END: teacher forcing. `to` as for `translate`.

@@ -1,13 +1,9 @@
-"""Which architectures CTranslate2 can express, and the table of docs/export.md about every target."""
+"""Which architectures CTranslate2 can express."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from repose.graphs import coverage as graphs
 from repose.model.architecture import Architecture
-from repose.model.presets import PRESETS
-
-WhyNot = Callable[[Architecture], str | None]
-
 
 EXPRESSED: Mapping[str, tuple[object, ...]] = {
     "positions": ("interleaved", "halves", "printed", "learned", "policy", "rotary", "t5", "none"),
@@ -62,22 +58,3 @@ def _reason(name: str, value: object) -> str:
     if name == "attention_window":
         return "reaches to both sides, CTranslate2's window back alone"
     return _REASONS.get((name, value), "is not among what this export was written for")
-
-
-WHY_NOT: dict[str, WhyNot] = {"ctranslate2": why_not, "onnx, web": graphs.why_not}
-"""Why each target cannot express an architecture, as a function of it."""
-
-
-def table() -> str:
-    """Presets by targets as Markdown: yes, or the setting in the way."""
-    rows = [["preset", *WHY_NOT], ["---"] * (1 + len(WHY_NOT))]
-    for name, preset in PRESETS.items():
-        reasons = (reason_of(preset.architecture) for reason_of in WHY_NOT.values())
-        rows.append([f"`{name}`", *("yes" if reason is None else f"no: {_short(reason)}" for reason in reasons)])
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
-
-
-def _short(reason: str) -> str:
-    """The settings that a reason names; of one that names none, its beginning."""
-    settings = [" ".join(part.split()[:3]) for part in reason.split("; ") if part.split()[1] == "="]
-    return ", ".join(f"`{setting}`" for setting in settings) or reason.partition(",")[0]

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from repose.config.experiment import CorpusConfig
 from repose.data.check import names_columns
 from repose.data.input_warning import warnings_for_pairs
@@ -221,7 +219,7 @@ def teacher_forced(
     targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
     forced = translator.force(sources, targets, to=to)
     num_tokens = sum(len(f.predictions) for f in forced)
-    loss = -sum(float(f.log_probs.astype(np.float64).sum()) for f in forced) / num_tokens
+    loss = -sum(f.total for f in forced) / num_tokens
     right = sum(
         p == t for f, ids in zip(forced, targets, strict=True) for p, t in zip(f.predictions, ids[1:], strict=True)
     )
@@ -268,13 +266,9 @@ class ValidationBleu:
 
     def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
         src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
-        training = model.training
         translator = _in_training(model, job)
-        try:
-            hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
-            forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
-        finally:
-            model.train(training)
+        hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+        forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
         lowercase = translator.tgt_tokenizer.lowercase
         scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
         figures = {score.name: score.value for score in scores}

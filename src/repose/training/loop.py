@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
@@ -31,6 +31,8 @@ Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
 """Further figures of the validation set, such as BLEU, by name. Called on the first worker alone."""
 Samples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
 """A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
+
+_Found = TypeVar("_Found")
 
 
 class DivergenceError(ReposeError):
@@ -347,22 +349,20 @@ class Trainer:
 
     def _translate(self) -> Mapping[str, float]:
         """Figures of translations of the validation set; the first worker has them, alone."""
-        if self.evaluate is None:
-            return {}
-        self.learner.model.eval()
-        with torch.no_grad():
-            figures = self.evaluate(self.learner.model, self.job)
-        self.learner.model.train()
-        return figures
+        return {} if self.evaluate is None else self._in_evaluation(self.evaluate)
 
     def _show_samples(self) -> None:
         """Let whoever watches see what the model makes of a few sentences."""
         if self.writer is not None and self.samples is not None and self.writer.journal.wants_samples:
-            self.learner.model.eval()
-            with torch.no_grad():
-                texts = self.samples(self.learner.model, self.job)
-            self.learner.model.train()
-            self.writer.journal.samples(texts)
+            self.writer.journal.samples(self._in_evaluation(self.samples))
+
+    def _in_evaluation(self, of: Callable[[Any, TrainingJob], _Found]) -> _Found:
+        """What a function makes of the model in evaluation mode."""
+        self.learner.model.eval()
+        with torch.no_grad():
+            found = of(self.learner.model, self.job)
+        self.learner.model.train()
+        return found
 
     def _synchronise_rest(self) -> None:
         """Before a checkpoint no figures may be pending: they would be lost, or be no number."""
