@@ -248,25 +248,6 @@ def test_the_digest_says_what_is_stored(build, tmp_path):
     assert digest.startswith("6119e809ea5cbd26"), "as in the ids of old runs"
 
 
-def test_folders_of_format_1_are_read(build, tmp_path):
-    """As an earlier version wrote them: lengths in files of their own, and everything at the top of meta.json."""
-    counts = build([("ab", "c"), ("d", "efg")])
-    meta_file = tmp_path / "d" / "meta.json"
-    meta, sizes = json.loads(meta_file.read_text(encoding="utf-8")), {"src_vocab_size": 30, "tgt_vocab_size": 30}
-    meta_file.write_text(
-        json.dumps({"format_version": 1, "digest": meta["digest"], **sizes, **meta["info"]}), encoding="utf-8"
-    )
-    for side, lengths in (("src", [4, 3]), ("tgt", [2, 4])):
-        (tmp_path / "d" / f"{side}.lengths").write_bytes(np.array(lengths, dtype="<i4").tobytes())
-    assert stored(tmp_path / "d")[1] == ([START, 7, END], [START, 8, 9, 10], [8, 9, 10, END])
-    assert PairDataset.open(tmp_path / "d").counts == counts
-    build([("d", "efg")])
-    assert sorted(contents(tmp_path / "d")) == sorted(FILES)
-
-
-# --- damage
-
-
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", ["missing", "short", "long", "empty"])
 def test_a_damaged_folder_is_refused_and_made_anew(build, tmp_path, name, damage):

@@ -102,16 +102,6 @@ def test_columns_come_back(tmp_path: Path) -> None:
     assert found.flat("a", np.array([2, 1, 0])).tolist() == [6, 1, 2]
 
 
-def test_columns_of_format_1_are_read(tmp_path: Path) -> None:
-    write_columns(tmp_path / "d", ["a"], [([1, 2],), ([3],)], {"x": 1})
-    (tmp_path / "d" / "a.ids").rename(tmp_path / "d" / "a.values")
-    meta = json.loads((tmp_path / "d" / "meta.json").read_text())
-    (tmp_path / "d" / "meta.json").write_text(json.dumps(meta | {"format_version": 1, "columns": ["a"]}))
-    found = Columns.open(tmp_path / "d")
-    assert (found.num_examples, found.info, found.digest) == (2, {"x": 1}, meta["digest"])
-    assert found.flat("a", np.arange(2)).tolist() == [1, 2, 3]
-
-
 def test_what_is_damaged_is_told(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="nothing to learn from"):
         write_columns(tmp_path / "d", ["a"], [], {})

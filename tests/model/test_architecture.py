@@ -51,8 +51,6 @@ def test_positions_of_an_earlier_version_are_read() -> None:
     assert Architecture(**from_earlier(earlier)) == preset("tupe-r")
     others = dataclasses.asdict(preset("reinforced")) | {"position_bias": "none"}
     assert Architecture(**from_earlier(others)) == preset("reinforced")
-    with pytest.raises(ConfigError, match="stands beside no other positions"):
-        from_earlier({"positions": "interleaved", "position_bias": "untied"})
 
 
 @pytest.mark.parametrize("settings", [{"positions": "spiral"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from repose.report.build import build
 from repose.report.collect import read_runs
@@ -16,7 +17,6 @@ from repose.report.content import Cell, Column, Picture, Report, Section, Senten
 from repose.report.page import write_page
 from repose.report.write import (
     FORMATS,
-    display_width,
     latex,
     markdown_table,
     write,
@@ -45,7 +45,7 @@ TABLE = Table(
 def test_markdown_is_aligned_and_escaped() -> None:
     text = markdown_table(TABLE)
     grid = [line for line in text.splitlines() if line.startswith("|")]
-    assert len({display_width(line) for line in grid}) == 1
+    assert len({cell_len(line) for line in grid}) == 1
     assert grid[1].split("|")[1:3] == [" ----------- ", f" {'-' * 20}: "]
     assert r"a\|b\_\*c\*" in grid[2]
     assert "**1.23 ± 0.10** [a]" in grid[2]

@@ -441,12 +441,13 @@ def test_whatever_is_damaged_in_a_prepared_corpus_is_told(files: dict[str, Any])
     assert prepared(files).text("valid")
 
 
-def test_a_corpus_prepared_by_an_earlier_version_has_no_checksums(files: dict[str, Any]) -> None:
+def test_a_corpus_without_checksums_is_prepared_anew(files: dict[str, Any]) -> None:
     data = prepared(files)
     record = json.loads((data.folder / "report.json").read_text())
-    del record["crc32"]
+    checksums = record.pop("crc32")
     (data.folder / "report.json").write_text(json.dumps(record))
     assert prepared(files) == data
+    assert json.loads((data.folder / "report.json").read_text())["crc32"] == checksums
 
 
 @pytest.mark.parametrize("field", ["train", "valid"])

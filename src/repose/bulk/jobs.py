@@ -58,7 +58,8 @@ def translation_job(
         search=resolved,
         **output,
     )
-    _try(translator, job)
+    # What the search would refuse at the first shard, at once.
+    translator.translate(["a"], **resolved, num_hypotheses=job.num_hypotheses)
     return job, [(name,) for name in inputs], [translator]
 
 
@@ -128,11 +129,6 @@ def _check_directions(forward: tuple[str, str], backward: tuple[str, str]) -> No
         raise ConfigError(
             f"one model translates {src} into {tgt}, the other {first} into {last}: --backward is for the reverse"
         )
-
-
-def _try(translator: Translator, job: Job) -> None:
-    """Raises ConfigError at once for settings that the search would refuse at the first shard."""
-    translator.translate(["a"], **(job.search or {}), num_hypotheses=job.num_hypotheses)
 
 
 def _format(form: str | None, inputs: Sequence[str]) -> Format:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from repose.runs.run import RunResult
 
 NUM_SAMPLES = 5
-_FEW = 50
-"""Sentences of which scores say next to nothing."""
 _TEACHER_FORCED = {
     "tf_loss": "nats per target token",
     "tf_accuracy": "share of target tokens",
@@ -32,6 +30,8 @@ _COUNTED = (
 def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     """Figures of one evaluation, each with its signature or unit; of translations, with `every`, those under names in
     tf_, too, which are no translation quality."""
+    from repose.runs.arguments import FEW_MEASURED
+
     heads, after = ("score", "value", "unit"), f"{scores['split']}, {scores.get('task', '').replace('_', ' ')}"
     rows: list[tuple[str, str, str] | None]
     if "figures" in scores:  # of another task than translation
@@ -51,7 +51,7 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
     if every and (truncated := scores.get("truncated_references")):
         show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
-    if scores.get("num_sentences", _FEW) < _FEW:
+    if scores.get("num_sentences", FEW_MEASURED) < FEW_MEASURED:
         show(f"WARNING: of {counted(scores['num_sentences'], 'sentence')}, these scores say next to nothing")
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"

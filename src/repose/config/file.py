@@ -156,7 +156,8 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
     if not isinstance(tables, dict):
         raise ConfigError(f"{source} is no experiment: an object of sections is expected")
     try:
-        tables = _from_earlier(tables)
+        if isinstance(architecture := tables.get("architecture"), dict):
+            tables["architecture"] = from_earlier(architecture)
         _check_names(tables, Origin("file", source))
     except ConfigError as error:
         raise ConfigError(f"{error}; the file may have been written by a newer repose") from error
@@ -176,7 +177,6 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
             sources.pop(f"{section}.{field}", None)
 
     for layer in layers:
-        layer = layer._replace(tables=_from_earlier(layer.tables))
         _check_names(layer.tables, layer.source)
         new_base = layer.tables.get("architecture", {}).get("preset")
         if new_base is not None:
@@ -201,12 +201,6 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         for field in field_infos(section)
     }
     return Loaded(experiment, complete | sources, base)
-
-
-def _from_earlier(tables: Table) -> Table:
-    """Sections that an earlier version wrote, as today's."""
-    architecture = tables.get("architecture")
-    return {**tables, "architecture": from_earlier(architecture)} if isinstance(architecture, dict) else tables
 
 
 def _check_names(tables: Table, source: Origin) -> None:

@@ -49,13 +49,12 @@ class Columns:
     def open(cls, folder: Path) -> "Columns":
         """Open a folder written by `writing_columns`; raises DataError when it is missing or damaged."""
         meta = read_meta(folder)
-        suffix = meta.get("suffix", "ids")
         values, offsets = {}, {}
         for name, dtype in meta["columns"].items():
-            values[name] = _map(folder / f"{name}.{suffix}", dtype)
+            values[name] = _map(folder / f"{name}.ids", dtype)
             offsets[name] = starts = _map(folder / f"{name}.offsets", "<i8")
             if len(starts) != meta["num_examples"] + 1 or starts[0] != 0 or starts[-1] != len(values[name]):
-                raise damaged(folder, f"{name}.offsets does not fit {name}.{suffix}")
+                raise damaged(folder, f"{name}.offsets does not fit {name}.ids")
         return cls(folder, meta["digest"], meta["info"], meta["num_examples"], values, offsets)
 
     def lengths(self, column: str) -> NDArray[np.int32]:
@@ -205,8 +204,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     try:
         meta = json.loads(text)
         version = meta["format_version"]
-        meta = _from_format_1(meta) if version == 1 else meta
-        if version not in (1, FORMAT_VERSION):
+        if version != FORMAT_VERSION:
             raise DataError(f"{folder} has format {version}, this version reads {FORMAT_VERSION}: prepare it again")
         dtypes = [np.dtype(name) for name in meta["columns"].values()]
         understood = meta["num_examples"] > 0 and all(dtype.kind in "iu" for dtype in dtypes)
@@ -217,15 +215,6 @@ def read_meta(folder: Path) -> dict[str, Any]:
             raise
         raise damaged(folder, f"its {META_FILE} cannot be understood") from error
     return dict(meta)
-
-
-def _from_format_1(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """A meta.json that was written before format 2, when sentence pairs and other examples had one each."""
-    if "columns" in meta:
-        return {**meta, "columns": dict.fromkeys(meta["columns"], "<i4"), "suffix": "values"}
-    info = {name: value for name, value in meta.items() if name not in ("format_version", "digest")}
-    types = {side: id_type(meta[f"{side}_vocab_size"]) for side in ("src", "tgt")}
-    return {"columns": types, "num_examples": meta["counts"]["kept"], "digest": meta["digest"], "info": info}
 
 
 def id_type(vocab_size: int) -> str:

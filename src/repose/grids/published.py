@@ -66,14 +66,6 @@ class PrintedTable(PrintedEntry):
     columns: tuple[PrintedColumn, ...]
     rows: tuple[tuple[PrintedCell, ...], ...]
 
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ConfigError(
-                    f"row {row[:1]} of table {self.id!r} has {len(row)} cells, not {len(self.columns)}: "
-                    "give one cell per column"
-                )
-
     def column(self, name: str) -> tuple[PrintedCell, ...]:
         """The cells of one column, in the order of the rows. Raises ConfigError where there is no such column."""
         names = [column.name for column in self.columns]
@@ -98,12 +90,6 @@ class Curve(PrintedEntry):
     unit: str
     values: tuple[float, ...]
     trials: tuple[Annotated[int, Field(ge=1)], ...]
-
-    def __post_init__(self) -> None:
-        if len(self.values) != len(self.trials):
-            raise ConfigError(
-                f"curve {self.id!r} has {len(self.values)} values and {len(self.trials)} trial counts: give one each"
-            )
 
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
@@ -134,21 +120,6 @@ class Published:
     curves: tuple[Curve, ...]
     scalars: tuple[Scalar, ...]
 
-    def __post_init__(self) -> None:
-        entries = [*self.tables, *self.curves, *self.scalars]
-        ids = [*(p.id for p in self.papers), *(s.id for s in self.systems), *(e.id for e in entries)]
-        for name in sorted({name for name in ids if ids.count(name) > 1}):
-            raise ConfigError(f"the id {name!r} is given twice: give each entry its own")
-        texts = {paper.id: set(paper.texts) for paper in self.papers}
-        systems = {system.id for system in self.systems}
-        for entry in entries:
-            if not entry.sources or not set(entry.sources) <= texts.get(entry.paper, set()):
-                raise ConfigError(f"{entry.id!r} names a paper or source that is not listed: add it to `papers`")
-            if unexplained := set(entry.protocol) - set(self.protocols):
-                raise ConfigError(f"{entry.id!r} has unexplained tags {sorted(unexplained)}: add them to `protocols`")
-            if isinstance(entry, Curve | Scalar) and entry.system not in systems:
-                raise ConfigError(f"{entry.id!r} names the unknown system {entry.system!r}: add it to `systems`")
-
     def find(self, kind: type[_One], name: str) -> _One:
         """The entry of that kind and id. Raises ConfigError where there is none."""
         entries = (*self.papers, *self.systems, *self.tables, *self.curves, *self.scalars)
@@ -161,7 +132,7 @@ class Published:
 
 
 def parse(text: str) -> Published:
-    """Published numbers from TOML text. Raises ValueError for a missing, unknown or inconsistent entry."""
+    """Published numbers from TOML text. Raises ValueError for a missing or unknown entry."""
     return Published(**tomllib.loads(text))
 
 

@@ -207,20 +207,10 @@ DROPOUTS = tuple(field.name for field in fields(Architecture) if field.name.ends
 
 
 def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that an earlier version wrote, as today's: TUPE's positions were an axis `position_bias` of their own.
-
-    Raises ConfigError where that was set beside other positions, which no value says today.
-    """
+    """Fields that an earlier version wrote, as today's: TUPE's positions were an axis `position_bias` of their own."""
     today = dict(fields)
     bias = today.pop("position_bias", "none")
-    if bias != "none":
-        if today.get("positions") != "none":
-            raise ConfigError(
-                f"position_bias = {bias!r} is written positions = {bias!r} now, and stands beside no other positions: "
-                "remove position_bias, and set positions to one of the two"
-            )
-        today["positions"] = bias
-    return today
+    return today if bias == "none" else today | {"positions": bias}
 
 
 def _problems(a: Architecture) -> Iterator[str]:

@@ -100,7 +100,7 @@ def scores_table(runs: RunSet) -> Table:
 
 
 def _when(run: ReportRun) -> str:
-    """Which validation a run's figures are of, as `figures.kept` takes them."""
+    """Which validation a run's figures are of, as `figures.validation_of_model` takes them."""
     if run.of_kind("model"):
         return _WHEN["model"]
     training = run.experiment.training

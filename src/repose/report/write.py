@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.cells import cell_len
+
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Picture, Report, SentenceComparison, Table
@@ -211,7 +213,7 @@ def _grid(table: Table) -> str:
     """Columns of equal width, so that the source reads as a table, too."""
     rows = [[_in_cell(f"{c.name} ({c.unit})" if c.unit else c.name) for c in table.columns]]
     rows += [[_markdown_cell(table, cell) for cell in row] for row in table.rows]
-    widths = [max(3, *(display_width(row[index]) for row in rows)) for index in range(len(table.columns))]
+    widths = [max(3, *(cell_len(row[index]) for row in rows)) for index in range(len(table.columns))]
     lines = [_line(row, widths, table.columns) for row in rows]
     rule = [
         "-" * (width - 1) + ":" if c.numeric else "-" * width for width, c in zip(widths, table.columns, strict=True)
@@ -221,7 +223,7 @@ def _grid(table: Table) -> str:
 
 def _line(cells: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:
     padded = [
-        " " * (width - display_width(cell)) + cell if column.numeric else cell + " " * (width - display_width(cell))
+        " " * (width - cell_len(cell)) + cell if column.numeric else cell + " " * (width - cell_len(cell))
         for cell, width, column in zip(cells, widths, columns, strict=True)
     ]
     return f"| {' | '.join(padded)} |"
@@ -252,11 +254,6 @@ def _prose(text: str) -> str:
         piece if place % 2 else re.sub(r"\S+", lambda word: _inline(word[0]), piece)
         for place, piece in enumerate(pieces)
     )
-
-
-def display_width(text: str) -> int:
-    """Columns of a terminal: two for wide characters, none for combining marks."""
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 # CSV

@@ -99,7 +99,7 @@ def _holds_another(
         )
     same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
     files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
-    if not settings and files and same_version and _reads_other_pairs(theirs, digests):
+    if not settings and files and same_version and _other_sets(theirs, digests):
         return (
             f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
             "resume it, or begin anew with another --out"
@@ -153,13 +153,14 @@ def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
     return one == other
 
 
-def _reads_other_pairs(theirs: RunConfig, digests: Mapping[str, str]) -> bool:
-    return any(theirs.digests.get(name) != digests.get(name) for name in ("train", "valid"))
+def _other_sets(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
+    """The sets that are not the same."""
+    return [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
 
 
 def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
     """What else it read that was another, in words."""
-    data = [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
+    data = _other_sets(theirs, digests)
     others = dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
     return [f"other {' and '.join(data)} data"] * bool(data) + list(others)
 

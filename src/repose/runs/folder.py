@@ -161,9 +161,7 @@ class RunFolder:
             experiment = from_json(json.dumps(content["experiment"]), str(self.config_file))
         except ConfigError as error:
             raise CheckpointError(str(error)) from error
-        run_id, data = (str(content.get(name, "")) for name in ("run_id", "data"))
-        digests, versions = (content.get(name, {}) for name in ("digests", "versions"))
-        of_data, test = tuple(map(str, content.get("report", ()))), content.get("test")
+        run_id = str(content.get("run_id", ""))
         if run_id and (held := self.other_run(run_id)) is not None:
             raise CheckpointError(
                 f"{self.config_file} is that of run {run_id}, but {self.model} or {self.state} is of run {held}: put "
@@ -172,11 +170,11 @@ class RunFolder:
         return RunConfig(
             run_id=run_id,
             experiment=experiment,
-            digests=digests,
-            data=data,
-            report=of_data,
-            versions=versions,
-            test=test,
+            digests=content.get("digests", {}),
+            data=str(content.get("data", "")),
+            report=tuple(map(str, content.get("report", ()))),
+            versions=content.get("versions", {}),
+            test=content.get("test"),
         )
 
     def _config(self) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class Service:
         detected, direction, translated = await self.answer(request, work(), limits.timeout)
         facts["source"] = shown(direction.source) if direction else None
         facts["target"] = shown(direction.target) if direction else None
-        return _json(_answer(translated, isinstance(texts, list), detected, alternatives))
+        return JSONResponse(_answer(translated, isinstance(texts, list), detected, alternatives))
 
     async def _translate(
         self, direction: Direction | None, target: str, texts: list[str], alternatives: int, *, is_html: bool
@@ -184,17 +184,17 @@ class Service:
         texts = found.texts("q")
         check_sizes(texts, self.settings.limits)
         text = texts if isinstance(texts, str) else "\n".join(texts)
-        return _json([detected.to_json() for detected in self.detect(text) or [NOTHING]])
+        return JSONResponse([detected.to_json() for detected in self.detect(text) or [NOTHING]])
 
     async def languages(self, _: Request) -> Response:
-        return _json(self.catalogue.to_json())
+        return JSONResponse(self.catalogue.to_json())
 
     async def models(self, _: Request) -> Response:
-        return _json(self.catalogue.models_json())
+        return JSONResponse(self.catalogue.models_json())
 
     async def frontend_settings(self, _: Request) -> Response:
         first, settings = self.catalogue.first, self.settings
-        return _json(
+        return JSONResponse(
             {
                 "explainLimit": settings.limits.explain_limit,
                 "charLimit": settings.limits.char_limit,
@@ -220,7 +220,7 @@ class Service:
         check_sizes([entry["q"], entry["s"]], self.settings.limits)
         self.direction(entry["source"], entry["target"], None)
         await asyncio.to_thread(_append, self.settings.suggestions, entry)
-        return _json({"success": True})
+        return JSONResponse({"success": True})
 
     async def translate_file(self, request: Request) -> Response:
         if not self.settings.files:
@@ -253,7 +253,7 @@ class Service:
         media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
         name = self.downloads.put(suffix, translated, media_type)
         answer = {"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"}
-        return _json(answer | ({"warnings": warnings} if warnings else {}))
+        return JSONResponse(answer | ({"warnings": warnings} if warnings else {}))
 
     def _base_url(self, request: Request) -> str:
         """As the client knows it, with a slash at its end."""
@@ -293,20 +293,20 @@ class Service:
         about = {} if detected is None else {"detectedLanguage": detected.to_json()}
         if direction is None:
             nothing = {"sentences": [], "alternatives": [], "warnings": warnings_of_unchanged(text, target)}
-            return _json({"translatedText": text, **nothing, "model": None, **about})
+            return JSONResponse({"translatedText": text, **nothing, "model": None, **about})
         beam_size = self.settings.beam_size
         work = explain.explain(
             self.dispatcher, direction, text, beam_size=beam_size, alternatives=alternatives, heads=heads
         )
         answer = await self.answer(request, work, limits.timeout)
-        return _json({**answer, "model": direction.model.about, **about})
+        return JSONResponse({**answer, "model": direction.model.about, **about})
 
     async def health(self, _: Request) -> Response:
-        return _json({"status": "ok"})
+        return JSONResponse({"status": "ok"})
 
     async def health_ready(self, _: Request) -> Response:
         ready = self.ready and self.dispatcher.ready
-        return _json({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
+        return JSONResponse({"status": "ok" if ready else "not ready"}, 200 if ready else 503)
 
     async def expose_metrics(self, request: Request) -> Response:
         token = self.settings.metrics_token
@@ -317,7 +317,7 @@ class Service:
         return Response(self.metrics.exposed(), headers={"Content-Type": CONTENT_TYPE})
 
     async def spec(self, _: Request) -> Response:
-        return _json(spec(self.settings))
+        return JSONResponse(spec(self.settings))
 
     async def docs(self, _: Request) -> Response:
         return Response(docs(self.settings), media_type="text/html", headers=page.HEADERS)
@@ -365,10 +365,6 @@ def make_app(service: Service) -> Outermost:
         log=service.log,
         settings=settings,
     )
-
-
-def _json(content: object, status: int = 200) -> JSONResponse:
-    return JSONResponse(content, status)
 
 
 def refusal_of(error: Exception) -> Response | None:

@@ -253,7 +253,7 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
         record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
         is_ours = record["key"] == key and unsealed(record) is not None
         data = CorpusData(folder, tuple(map(str, record["report"]))) if is_ours else None
-        expected = dict(record.get("crc32", {}))  # folders made before have none
+        expected = dict(record["crc32"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     present = checksums(folder) if data is not None else expected
@@ -270,11 +270,12 @@ def _key(experiment: Experiment) -> str:
     corpus, training = experiment.corpus, experiment.training
     files = files_of(corpus)
     tokenizer = asdict(experiment.tokenizer)
+    # What is at its default is left out, so that folders made before the setting was added keep their keys.
     for name in ("src_file", "tgt_file"):
         if tokenizer[name] is not None:
             tokenizer[name] = _digest(Path(tokenizer[name]))
     if not tokenizer["single_digits"]:
-        del tokenizer["single_digits"]  # a later setting: without it, folders made before keep their keys
+        del tokenizer["single_digits"]
     settings: dict[str, Any] = {
         "corpus": {split: [_digest(path) for path in paths] for split, paths in files.items()}
         or f"{corpus.name} {phrasebook.digest()}",
@@ -284,9 +285,9 @@ def _key(experiment: Experiment) -> str:
         "limits": [training.max_src_tokens, training.max_tgt_tokens, training.long_pairs],
     }
     if corpus.splits != "given":
-        settings["splits"] = corpus.splits  # likewise
+        settings["splits"] = corpus.splits
     if parts := parts_of(corpus):
-        settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]  # likewise
+        settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]
     every = chain.from_iterable([*files.values(), *(part.files for part in parts)])
     if any(kind_of(path) == "tmx" for path in every):
         settings["languages"] = languages_of(corpus)  # by which its two sides are found
@@ -295,9 +296,9 @@ def _key(experiment: Experiment) -> str:
     if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
         settings["test"] = "held out, apart from the validation set"
     if corpus.tag is not None:
-        settings["tag"] = corpus.tag  # likewise
+        settings["tag"] = corpus.tag
     if training.task != "translation":
-        settings["task"] = training.task  # likewise
+        settings["task"] = training.task
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
-from repose.system.device import available_cores, check_workers, find_device, num_threads
+from repose.system.device import available_cores, check_workers, device_name, find_device, num_threads
 from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
 from repose.system.signals import holding_back_signals, killed_by
 
@@ -97,9 +97,7 @@ def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
 
 def choose_device(name: str) -> torch.device:
     """`auto`: CUDA where there is one, else the CPU. Raises DeviceError for what this machine does not have."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = find_device(name)
+    device = find_device(device_name(name))
     if device.type == "mps":  # it has no double precision, in which losses are summed
         raise DeviceError("training does not run on mps: use cpu or cuda")
     return device

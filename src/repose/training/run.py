@@ -77,9 +77,8 @@ def train(
     with signals or StopSignals() as signals:
         if outer is not None:
             with distributed.joined(outer, chosen) as world, _locked(run, world):
-                if (finished := _finished(run)) is not None:
-                    return finished
-                state = checkpoint.read_state(run.checkpoint, job.run_id)
+                if isinstance(state := _where_it_stands(run, job), Outcome):
+                    return state
                 note = _workers_changed(state, world.size)
                 state.share_out(world.size, torch.get_num_threads())
                 state.device = chosen.type
@@ -87,14 +86,19 @@ def train(
                     evaluate = samples = None
                 return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
         with _locked(run, World(0, 1, chosen)):
-            if (finished := _finished(run)) is not None:
-                return finished
-            state = checkpoint.read_state(run.checkpoint, job.run_id)
-            if state.done is not None:
-                return _done(run, state)
+            if isinstance(state := _where_it_stands(run, job), Outcome):
+                return state
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
+
+
+def _where_it_stands(run: RunFolder, job: TrainingJob) -> Outcome | State:
+    """How a run ended; of one that has not, the state to go on from."""
+    if (finished := _finished(run)) is not None:
+        return finished
+    state = checkpoint.read_state(run.checkpoint, job.run_id)
+    return state if state.done is None else _done(run, state)
 
 
 def _done(run: RunFolder, state: State) -> Outcome:
@@ -184,8 +188,6 @@ def _train_as_worker(
     say: Say = say,
 ) -> Outcome:
     """Train as one worker; the first one reports, too."""
-    if state.done is not None:
-        return _done(options.run, state)
     job, run = options.job, options.run
     gpus = [world.device] if world.device.type == "cuda" else []
     with tuned(), torch.random.fork_rng(gpus), contextlib.ExitStack() as stack:  # the caller's random state stays

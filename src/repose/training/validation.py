@@ -20,13 +20,10 @@ MISMATCHED = 300
 def validate(
     model: nn.Module, task: TrainingTask, examples: Examples, *, keras_batch: int, world: World
 ) -> dict[str, float]:
-    """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set, in fp32.
+    """`PerExample.figures` of the whole set, in fp32.
 
     Workers take batches in turn. Every worker returns the same figures, and on a CPU their number does not change
-    a bit of them. `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order:
-    their mean losses, weighted by their sentences.
-    `source_gain`, where a task's examples have sources: the nats per target token that the true source saves against
-    that of another example of like length, over some `MISMATCHED` examples. Near 0 the model ignores its source.
+    a bit of them.
     """
     return per_example(model, task, examples, world=world).figures(keras_batch)
 
@@ -46,7 +43,13 @@ class PerExample:
     mismatched: NDArray[np.bool_]
 
     def figures(self, keras_batch: int) -> dict[str, float]:
-        """As `validate` gives them."""
+        """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set.
+
+        `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: their mean
+        losses, weighted by their sentences. `source_gain`, where a task's examples have sources: the nats per target
+        token that the true source saves against that of another example of like length, over some `MISMATCHED`
+        examples. Near 0 the model ignores its source.
+        """
         number = len(self.tokens)
         starts = np.arange(0, number, keras_batch)
         batch_means = np.add.reduceat(self.nll, starts) / np.add.reduceat(self.tokens, starts)
