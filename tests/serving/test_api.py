@@ -3,6 +3,8 @@
 import asyncio
 import io
 import json
+import resource
+import signal
 import time
 import zipfile
 from dataclasses import replace
@@ -541,6 +543,23 @@ def test_suggestions_are_kept_where_there_is_a_file(tmp_path: Any) -> None:
     assert body(ask(app, "POST", "/suggest", json=fields)) == {"success": True}
     assert body(ask(app, "POST", "/suggest", json=PT_EN)) == {"error": "Invalid request: missing s parameter"}
     assert [json.loads(line) for line in (tmp_path / "said.jsonl").read_text("utf-8").splitlines()] == [fields]
+
+
+def test_a_suggestion_is_kept_whole_or_not_at_all(tmp_path: Any) -> None:
+    said = tmp_path / "said.jsonl"
+    app = make_app(service(suggestions=said))
+    assert body(ask(app, "POST", "/suggest", json=PT_EN | {"s": "first"})) == {"success": True}
+    before, most = said.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, most[1]))  # as on a full disk
+    try:
+        response = ask(app, "POST", "/suggest", json=PT_EN | {"s": "second"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (response.status_code, said.read_bytes()) == (507, before)
+    assert body(ask(app, "POST", "/suggest", json=PT_EN | {"s": "third"})) == {"success": True}
+    assert [json.loads(line)["s"] for line in said.read_text("utf-8").splitlines()] == ["first", "third"]
 
 
 def test_api_keys(tmp_path: Any) -> None:

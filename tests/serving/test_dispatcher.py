@@ -1,6 +1,7 @@
 """Worker processes and the queue before them: nothing is lost, mixed up or answered twice, whoever dies."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -262,15 +263,17 @@ def test_a_model_that_cannot_be_loaded_is_said_at_the_start() -> None:
 
 
 def test_what_would_be_answered_too_late_is_refused_before_any_of_it_is_translated() -> None:
-    """Requests take turns: with one more, all of them would be too late."""
+    """Requests take turns: a small one does not wait for the whole of a large one."""
 
     async def test(dispatcher: Dispatcher) -> None:
         dispatcher._rate = 100.0  # tokens a second
         ANSWERED_BY.set(time.monotonic() + 30.0)
         with dispatcher.promised(10**9):  # alone it is tried, whatever it takes
-            with pytest.raises(RequestError) as caught, dispatcher.promised(10):
+            with dispatcher.promised(1400), dispatcher.promised(10):
                 pass
-            assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": str(10**7)})
+            with pytest.raises(RequestError) as caught, dispatcher.promised(1600):
+                pass
+            assert (caught.value.status, caught.value.headers) == (503, {"Retry-After": "16"})
         with dispatcher.promised(1000) as translated:
             with dispatcher.promised(1900):
                 pass
@@ -279,10 +282,15 @@ def test_what_would_be_answered_too_late_is_refused_before_any_of_it_is_translat
             translated(900)
             with dispatcher.promised(2100):
                 pass
+        with contextlib.ExitStack() as equals:
+            for _ in range(9):
+                equals.enter_context(dispatcher.promised(300))
+            with pytest.raises(RequestError), dispatcher.promised(300):
+                pass
         ANSWERED_BY.set(time.monotonic() + 600.0)
         with dispatcher.promised(1000), dispatcher.promised(50_000):
             pass
-        assert dispatcher._promised == 0
+        assert not dispatcher._promises
 
     with_dispatcher(test)
 

@@ -514,6 +514,25 @@ def test_requests_that_come_before_answers_are_bounded(upgrade: bytes) -> None:
     asyncio.run(scenario())
 
 
+def test_a_large_request_that_is_whole_does_not_keep_the_end_of_its_connection_from_being_heard() -> None:
+    async def app(_: Any, receive: Any, __: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await asyncio.sleep(1_000)
+
+    async def scenario() -> None:
+        wire, size = Wire(), 200_000
+        protocol = protocol_of(app, wire, asyncio.get_running_loop())
+        protocol.data_received(POST + b"Content-Length: %d\r\n\r\n" % size)
+        await turns()
+        protocol.data_received(b" " * (size - 1))
+        assert not wire.is_reading_now, "much is to be read by the application"
+        protocol.data_received(b" ")
+        assert wire.is_reading_now
+
+    asyncio.run(scenario())
+
+
 def test_what_is_in_hand_when_the_time_to_end_is_over_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
     class Slow(Shouting):
         async def translate(self, *_: Any, **__: Any) -> list[Answer]:

@@ -292,6 +292,25 @@ def test_models_are_exchanged_while_it_serves(tmp_path: Path) -> None:
         assert server.end() == 0
 
 
+def test_a_reload_that_is_asked_for_too_early_comes_once_the_first_models_are_there(tmp_path: Path) -> None:
+    early = (
+        "import asyncio, os, signal\n"
+        "from repose.serving.dispatcher import Dispatcher\n"
+        "start = Dispatcher.start\n"
+        "async def slow(self):\n"
+        "    Dispatcher.start = start\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    await asyncio.sleep(2)\n"
+        "    await start(self)\n"
+        "Dispatcher.start = slow\n"
+    )
+    with started(early + STUB, HERE, write_model(tmp_path / "run", 0)) as server:
+        server.wait_for('"reloaded"')
+        events = [json.loads(line)["event"] for line in server.lines if line.startswith("{")]
+        assert events.index("ready") < events.index("reloaded")
+        assert server.end() == 0
+
+
 @contextlib.contextmanager
 def held_request(server: Running, run: Path) -> Iterator[threading.Thread]:
     """A request that the stub holds until the end of the block, and then answers."""

@@ -16,6 +16,7 @@ from pydantic.dataclasses import dataclass
 from repose.model.architecture import BYTES_PER_WEIGHT, MAX_PARAMETERS, Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.system.errors import ConfigError, unknown
+from repose.system.token_ids import MOST_TOKENS
 
 DEFAULT_PRESET = "reinforced"
 
@@ -32,7 +33,7 @@ MAX_EXTRA_TOKENS = 10**5
 LENGTH_PENALTY = 0.6
 """Wu et al. (2016), Vaswani et al. (2017)."""
 AtLeastZero = Annotated[int, Field(ge=0, le=1 << 53)]
-VocabSize = Annotated[int, Field(ge=5, le=1_000_000)]  # four reserved tokens and something to say
+VocabSize = Annotated[int, Field(ge=5, le=MOST_TOKENS)]  # four reserved tokens and something to say
 Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]

@@ -33,7 +33,7 @@ from repose.data.token_labels import byte_labels, piece_labels
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import write_file
 from repose.system.numbers import is_whole
-from repose.system.token_ids import END, PAD, START, UNK
+from repose.system.token_ids import END, MOST_TOKENS, PAD, START, UNK
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -98,10 +98,11 @@ class Tokenizer:
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
         _check_several(lines)
+        _check_several(tags)
         if kind not in get_args(Kind):
             raise ConfigError(unknown("kind of tokenizer", kind, get_args(Kind)))
-        if not is_whole(vocab_size):
-            raise ConfigError(f"vocab_size = {vocab_size!r}: give a whole number of tokens")
+        if not is_whole(vocab_size) or vocab_size > MOST_TOKENS:
+            raise ConfigError(f"vocab_size = {vocab_size!r}: give a whole number of tokens, at most {MOST_TOKENS:,}")
         if not is_whole(min_frequency) or min_frequency < 1:
             raise ConfigError(f"min_frequency = {min_frequency!r}: give a whole number, at least 1")
         if kind == "wordlevel" and single_digits:
@@ -221,10 +222,11 @@ class Tokenizer:
         """Ids of one text between START and END; raises DataError for a lone surrogate."""
         return self.encode_batch([text])[0]
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Ids of each text between START and END; raises DataError for a lone surrogate, and ConfigError for a bare
         text in the place of several."""
         _check_several(texts)
+        texts = list(texts)
         check_unicode(texts)
         try:
             encodings = self._encode_batch([*map(self._normalization, texts)], add_special_tokens=False)
@@ -454,15 +456,17 @@ def _cut(line: str) -> list[str]:
 
 
 def _check_several(texts: Iterable[str]) -> None:
-    """Raises ConfigError for a bare text, whose characters would be taken for texts."""
-    if isinstance(texts, str):
+    """Raises ConfigError for a bare text, whose characters would be taken for texts, and for what holds none."""
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise ConfigError(f"a tokenizer takes a list of texts, not {texts!r:.60}: write [text] for one")
 
 
 def check_unicode(texts: Iterable[str]) -> None:
-    """Raises DataError for a lone surrogate."""
+    """Raises DataError for a lone surrogate, and ConfigError for what is no text."""
     # Some versions of the library would put U+FFFD in the place of a surrogate without a word.
     for text in texts:
+        if not isinstance(text, str):
+            raise ConfigError(f"a text is expected, not {text!r:.60}")
         try:
             text.encode()
         except UnicodeEncodeError as error:

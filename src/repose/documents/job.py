@@ -116,6 +116,8 @@ def translate_text(
     """
     if not isinstance(text, str):
         raise ConfigError(f"translate_text takes a text, not {text!r:.60}: Translator.translate takes lists")
+    if not hasattr(translator, "src_tokenizer"):
+        raise ConfigError(f"translate_text takes a translator, not {translator!r:.60}: give it repose.load(folder)")
     check_unicode([text])
     job = Job(PlainDocument(text), Reader.of(translator, to))
     translated, _ = translate_document(

@@ -21,7 +21,7 @@ from repose.saved_model.description import add_to_description, description_file,
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, naming_extras, unknown
-from repose.system.files import locked_or_busy, making_lock, replacing_folder
+from repose.system.files import checked_path, locked_or_busy, making_lock, replacing_folder
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
@@ -66,9 +66,9 @@ def export(
     if single_file and to not in IN_ONE_FILE:
         raise ConfigError(f"single_file is for the target {' or '.join(IN_ONE_FILE)}: leave it out")
     options = Options("int8" if precision == "int8" else "fp32", single_file)
-    model = locate(Path(run))
+    model = locate(checked_path("run", run))
     try:
-        place = Path(out).resolve()
+        place = checked_path("out", out).resolve()
     except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
         raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:

@@ -16,7 +16,7 @@ from repose.model.kernels.linear import is_quantized
 from repose.model.transformer import Transformer
 from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
-from repose.system.numbers import check_seed, is_whole
+from repose.system.numbers import checked_seed, is_whole
 from repose.system.token_ids import END, PAD, START, UNK
 
 TOLERANCE = 1e-9
@@ -91,7 +91,7 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
     Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, for what is no model that translates,
     such as a preset's name, and for a seed or length that there is not.
     """
-    check_seed(seed)
+    seed = checked_seed(seed)
     if not is_whole(length) or length < 3:
         raise ConfigError(f"length = {length!r}: give a whole number of tokens, at least 3")
     if not isinstance(model, Transformer):

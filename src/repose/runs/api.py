@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy as np
 from repose.config.experiment import Experiment
 from repose.config.file import to_toml
 from repose.data.readers import unpacked
+from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import read_config
 from repose.system.device import device_name
 from repose.system.errors import ConfigError
-from repose.system.files import check_writable
+from repose.system.files import check_writable, checked_path
 from repose.system.terminal import Say, say
 from repose.tasks.base import Decoding
 from repose.tasks.registry import task_of_model
@@ -50,8 +52,8 @@ def train(
 
     `corpus`: two aligned files or files of pairs; None with a `config` that names its own; or a whole experiment,
     beside which no setting is given. `settings`: by name, such as {"training.epochs": 5}, or in tables, as in an
-    experiment file (`repose init` writes one with all of them). `start`: a trained model to go on from (`--from`).
-    `workers`: processes, by default one per core or GPU.
+    experiment file (`repose init` writes one with all of them); {"training.max_hours": 0.5} is `--minutes 30`, and
+    {"architecture": a} takes an `Architecture`. `start`: a trained model to go on from (`--from`). `workers`: processes, by default one per core or GPU.
 
     `say` takes the sentences that tell what happens, one by one, and those of `progress`: "lines" (figures and example
     translations as it goes on), "live" (a bar on a terminal, which `say` does not take), "auto" (one of the two) or
@@ -66,7 +68,11 @@ def train(
     Raises ConfigError for settings that cannot be used and where `out` holds something other than a run, DataError for
     files, and CheckpointError where `out` holds another run.
     """
-    folder = _path("out", out)
+    folder = checked_path("out", out)
+    if not callable(say) or not (stop is None or isinstance(stop, threading.Event)):
+        raise ConfigError(
+            "say is a function that takes a text, and stop a threading.Event: give such, or leave them out"
+        )
     refuse_other_files(folder)
     if isinstance(corpus, Experiment):
         if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
@@ -85,7 +91,7 @@ def train(
             None if config is None else str(config),
             preset,
             overrides,
-            None if start is None else _path("start", start),
+            None if start is None else checked_path("start", start),
             None if synthetic is None else tuple(_paths(synthetic)),
             out=folder,
             say=say,
@@ -135,14 +141,14 @@ def evaluate(
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
-    folder, given = _path("model", model), _paths(files) if files else None
+    folder, given = checked_path("model", model), None if files is None else _paths(files)
     split = split or (unpacked(given[0]).stem if given else "test")
     if Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if isinstance(beam_sizes, int):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
     decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to)
-    place = None if out is None else _path("out", out)
+    place = None if out is None else checked_path("out", out)
     if place is not None:
         check_writable(place)
         _check_spares_run(place, folder, split, decoding, of_files=given is not None)
@@ -151,19 +157,15 @@ def evaluate(
     return task_of_model(folder).score_model(folder, given, split, place, device_name(device), decoding)
 
 
-def _path(name: str, value: object) -> Path:
-    if not isinstance(value, str | os.PathLike):
-        raise ConfigError(f"{name} is {value!r:.60}, but must be the path of a folder")
-    return Path(value)
-
-
 def _paths(files: Files) -> list[Path]:
-    """Raises ConfigError for sentences and tables in the place of files."""
+    """Raises ConfigError for sentences and tables in the place of files, and for none at all."""
     is_one = isinstance(files, str | os.PathLike | Mapping) or hasattr(files, "columns")
     given: list[Any] = [files] if is_one or not isinstance(files, Iterable) else list(files)
     if wrong := [one for one in given if not isinstance(one, str | os.PathLike)]:
         what = type(wrong[0]).__name__
         raise ConfigError(f"pairs are read from files, and {what} names none: write them to one first")
+    if not given:
+        raise ConfigError("a list of files is empty: name files in it, or leave it out")
     return [Path(path) for path in given]
 
 
@@ -173,6 +175,7 @@ def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
     named: dict[str, Any] = {}
     for name, value in settings.items():
+        value = asdict(value) if isinstance(value, Architecture) else value
         for field, each in value.items() if isinstance(value, Mapping) else [("", value)]:
             full_name = f"{name}.{field}" if field else name
             if full_name in named:
@@ -185,8 +188,8 @@ def _plain(value: Any) -> Any:
     """A setting's value as TOML has it: paths as text, numpy's numbers as numbers."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
     return str(value) if isinstance(value, Path) else value
 
 

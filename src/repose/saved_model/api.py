@@ -8,7 +8,7 @@ from repose.model.transformer import Transformer
 from repose.model.transformer import build as build_architecture
 from repose.positions_rl.table import default_table
 from repose.system.errors import ConfigError
-from repose.system.numbers import check_seed, is_whole
+from repose.system.numbers import checked_seed, is_whole
 
 LEAST_VOCAB_SIZE = 5
 """Tokens: padding, unknown, start, end, and one that says something."""
@@ -30,7 +30,7 @@ def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_si
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
         if not is_whole(size) or size < LEAST_VOCAB_SIZE:
             raise ConfigError(f"{name} = {size!r}: give a whole number of tokens, at least {LEAST_VOCAB_SIZE}")
-    check_seed(seed)
+    seed = checked_seed(seed)
     if isinstance(architecture, str):
         architecture = preset(architecture)
     if not isinstance(architecture, Architecture):

@@ -4,9 +4,12 @@ Errors are `{"error": sentence}` whatever goes wrong.
 """
 
 import asyncio
+import errno
 import hmac
 import json
+import os
 import re
+import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
@@ -45,6 +48,7 @@ _ARCHIVES_AT_ONCE = 4  # documents of office programs, which are far larger in m
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
 _AUTO = "auto"
+_APPENDING = threading.Lock()
 
 
 class Service:
@@ -219,7 +223,10 @@ class Service:
         entry = {name: found.text(name) for name in ("q", "s", "source", "target")}
         check_sizes([entry["q"], entry["s"]], self.settings.limits)
         self.direction(entry["source"], entry["target"], None)
-        await asyncio.to_thread(_append, self.settings.suggestions, entry)
+        try:
+            await asyncio.to_thread(_append, self.settings.suggestions, entry)
+        except OSError as error:
+            raise RequestError(507, f"The suggestion cannot be kept: {error.strerror or error}") from error
         return JSONResponse({"success": True})
 
     async def translate_file(self, request: Request) -> Response:
@@ -409,5 +416,14 @@ def _answer(
 
 
 def _append(path: Path, entry: dict[str, str]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+    """A whole line or nothing."""
+    line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
+    with _APPENDING, path.open("ab", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        try:
+            written = file.write(line)
+        except OSError:
+            written = None
+        if written != len(line):
+            file.truncate(size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -61,6 +61,13 @@ class _Job:
     attempts: int = 0
 
 
+@dataclass(eq=False, slots=True)
+class _Promise:
+    """Tokens of a request that are still to be translated."""
+
+    left: int
+
+
 @dataclass
 class _Queue:
     """Sentences that may share a batch, the oldest first."""
@@ -97,7 +104,7 @@ class Dispatcher:
         self._requests = 0
         self._in_work = 0  # sentences
         self._queue_tokens = 0
-        self._promised = 0  # tokens
+        self._promises: set[_Promise] = set()
         self._failures = 0  # workers that did not start since the last that did
         self._rate = _FIRST_RATE
         self._is_woken = False
@@ -193,7 +200,7 @@ class Dispatcher:
             return await request.future
         finally:
             dropped = sum(self._drop(job) for job in jobs) if request.left else 0
-            if dropped:
+            if dropped and request.future.cancelled():
                 self._metrics.cancelled += dropped
 
     @contextlib.contextmanager
@@ -201,28 +208,23 @@ class Dispatcher:
         """Within the block, a request has so many tokens translated, in as many calls of `translate` as it likes, and
         tells of those that are.
 
-        Raises RequestError where those of earlier requests and these will not be translated in time: requests take
-        turns, so that otherwise all of them would be too late.
+        Raises RequestError where these will not be translated in time. Requests take turns: what lies before them is
+        what waits already, and of each other request at most as much as of this one.
         """
         self._check_ready()
-        if (
-            tokens
-            and self._promised
-            and time.monotonic() + self._seconds_for(self._promised + tokens) > ANSWERED_BY.get()
-        ):
-            raise busy(math.ceil(self._seconds_for(self._promised)))
-        left = tokens
-        self._promised += tokens
+        before = self._queue_tokens + sum(min(other.left, tokens) for other in self._promises)
+        if tokens and self._promises and time.monotonic() + self._seconds_for(before + tokens) > ANSWERED_BY.get():
+            raise busy(math.ceil(self._seconds_for(before)))
+        promise = _Promise(tokens)
+        self._promises.add(promise)
 
         def translated(number: int) -> None:
-            nonlocal left
-            left -= number
-            self._promised -= number
+            promise.left -= number
 
         try:
             yield translated
         finally:
-            self._promised -= left
+            self._promises.discard(promise)
 
     def _check_ready(self) -> None:
         """Raises RequestError where there is no worker, and will be none soon."""

@@ -169,6 +169,8 @@ async def _from_multipart(request: Request, body: bytes, limits: Limits) -> list
         form = await parser.parse()
     except (MultiPartException, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RequestError(400, _UNREADABLE_FORM) from error
+    except OSError as error:  # a large part is kept in a file meanwhile
+        raise RequestError(507, f"The form cannot be kept: {error.strerror or error}") from error
     found: list[tuple[str, Any]] = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):

@@ -136,6 +136,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_message_complete()
             self._in_head, self._head_bytes = True, 0
+            self.flow.resume_reading()  # a large last part has paused it, and nobody would see the client leave
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

@@ -214,6 +214,8 @@ class Server:
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}{prefix}"
         how = "in a browser and " if self._settings.page else ""
         self._say(f"translates {pairs} until Ctrl-C, {how}over HTTP, at {address}")
+        if self._wants_reload:
+            self._reload()
 
     def _end(self) -> None:
         if self._ending is not None:  # the second time: now
@@ -230,6 +232,8 @@ class Server:
 
     def _reload(self) -> None:
         self._wants_reload = True
+        if not self._service.ready and self._ending is None:
+            return  # `_start` sees to it: the first models are still being loaded
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload_while_wanted())
 

@@ -38,7 +38,7 @@ class Worker:
             await cls(await starting).end()
             raise
         except OSError as error:
-            raise WorkerLostError(f"a translation worker could not be started: {error.strerror}") from error
+            raise WorkerLostError(f"a translation worker could not be started: {error.strerror or error}") from error
         worker = cls(process)
         try:
             worker.engines = await worker._ask(list(models))

@@ -28,7 +28,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from repose.system.errors import BusyError, WriteError
+from repose.system.errors import BusyError, ConfigError, WriteError
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -49,6 +49,16 @@ def read_file(path: Path) -> bytes:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path.read_bytes()
+
+
+def checked_path(name: str, value: object) -> Path:
+    """A path that a caller gives as `name`. Raises ConfigError for what is none."""
+    try:
+        if isinstance(value, str | os.PathLike) and b"\0" not in os.fsencode(value):
+            return Path(os.fsdecode(value))
+    except UnicodeEncodeError:  # a lone surrogate
+        pass
+    raise ConfigError(f"{name} is {value!a:.60}, but must be the path of a folder")
 
 
 def check_writable(folder: Path) -> None:

@@ -16,7 +16,8 @@ def is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_seed(seed: Any) -> None:
-    """Raises ConfigError unless torch's generators take it as a seed."""
+def checked_seed(seed: Any) -> int:
+    """A number that torch's generators take. Raises ConfigError for any other."""
     if not is_whole(seed) or not 0 <= seed < 2**64:
         raise ConfigError(f"seed = {seed!r}: give a whole number from 0 to 2^64 - 1")
+    return int(seed)

@@ -107,6 +107,7 @@ def choose_workers(device: torch.device, *, requested: int | None, recorded: int
     """As many workers as asked for, or as the run had so far; else one per GPU or, on a CPU, one per core as far as a
     batch gives each enough to do. `cuda:1` means one. Raises ConfigError for a number that cannot be had."""
     check_workers(1 if requested is None else requested)
+    requested = None if requested is None else int(requested)  # numpy's numbers are no part of a checkpoint
     if device.type == "cpu":
         useful = max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
         return requested or recorded or useful
