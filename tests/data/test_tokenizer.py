@@ -414,6 +414,23 @@ def test_a_word_level_tokenizer_cannot_take_digits_apart() -> None:
         Tokenizer.train(["a 12"], kind="wordlevel", vocab_size=10, single_digits=True)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"lines": None}, {"lines": [None]}, {"tags": "en"}, {"vocab_size": 10**9}],
+)
+def test_what_is_no_text_and_too_large_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        Tokenizer.train(**{"lines": ["the cat"], "kind": "bpe", "vocab_size": 300, **given})
+
+
+def test_texts_may_come_from_an_iterator(trained: dict[Kind, Tokenizer]) -> None:
+    tokenizer = trained["bpe"]
+    assert tokenizer.encode_batch(text for text in ["the", "cat"]) == tokenizer.encode_batch(["the", "cat"])
+    for wrong in (["a"], None, b"a"):
+        with pytest.raises(ConfigError, match="a text is expected"):
+            tokenizer.encode(wrong)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_know_where_they_stand(trained: dict[Kind, Tokenizer], kind: Kind) -> None:
     tokenizer, text = trained[kind], "  The old łódka, 灯台守 wait!"

@@ -164,6 +164,8 @@ def test_a_text_is_translated_in_one_call() -> None:
     assert translate_text(model, text, beam_size=2) == text.upper()
     with pytest.raises(ConfigError, match="translate_text takes a text"):
         translate_text(model, ["One."])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"takes a translator, not 'runs/mine': give it repose\.load"):
+        translate_text("runs/mine", "One.")  # type: ignore[arg-type]
     with pytest.raises(DataError, match="lone surrogate"):
         translate_text(model, "One.\n\ud800 2")
 

@@ -243,3 +243,9 @@ def test_the_verb(model: Path, tmp_path: Path, run_repose: Run) -> None:
     code, out, err = run_repose("export", model, "--to", "marian", "--out", tmp_path / "other")
     assert (code, out) == (2, "")
     assert err.startswith("repose: there is no target 'marian'")
+
+
+@pytest.mark.parametrize("given", [{"run": None}, {"out": None}, {"out": "a\0b"}])
+def test_what_is_no_path_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="must be the path of a folder"):
+        repose.export(**{"run": tmp_path, "to": "onnx", "out": tmp_path / "out", **given})

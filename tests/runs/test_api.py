@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,12 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
         (3, {}, ConfigError, "int names none: write them to one"),
         ({"src": ["a"]}, {}, ConfigError, "dict names none"),
         ([("O gato.", "The cat.")], {}, ConfigError, "tuple names none"),
+        ([], {}, ConfigError, "a list of files is empty"),
+        ("pairs.tsv", {"valid": []}, ConfigError, "a list of files is empty"),
+        ("pairs.tsv", {"out": "a\0b"}, ConfigError, "must be the path of a folder"),
+        ("pairs.tsv", {"out": "a\ud800"}, ConfigError, "must be the path of a folder"),
+        ("pairs.tsv", {"say": None}, ConfigError, "say is a function"),
+        ("pairs.tsv", {"stop": True}, ConfigError, r"stop a threading\.Event"),
     ],
 )
 def test_wrong_input(
@@ -130,8 +137,9 @@ def test_wrong_settings(corpus: Path, tmp_path: Path, settings: Any, sentence: s
 
 
 def test_values_of_settings_may_be_numpys_and_paths(corpus: Path, tmp_path: Path) -> None:
-    given = {**SMALL, "training.seed": np.int64(3), "corpus.valid": [corpus], "training.learning_rate": np.float32(0.5)}
-    train(str(corpus), tmp_path / "run", settings=given, stop_after=1)
+    given = {**SMALL, "training.seed": np.int64(3), "training.learning_rate": np.float32(0.5)}
+    given |= {"corpus.valid": np.array([str(corpus)])}
+    train(str(corpus), tmp_path / "run", settings=given, stop_after=1, workers=np.int64(1))
     experiment = RunFolder(tmp_path / "run").config().experiment
     assert (experiment.training.seed, experiment.corpus.valid) == (3, (str(corpus),))
     assert experiment.training.learning_rate == 0.5
@@ -149,6 +157,20 @@ def test_files_may_come_from_an_iterator_and_be_anything_with_a_path(corpus: Pat
 
     out: Any = Place()
     assert train(corpus.parent.glob("pairs.*"), out, stop_after=1).folder == tmp_path / "run"
+
+
+def test_no_files_are_not_the_files_of_the_run(corpus: Path, tmp_path: Path) -> None:
+    train(corpus, tmp_path / "run", stop_after=1)
+    with pytest.raises(ConfigError, match="a list of files is empty"):
+        repose.evaluate(tmp_path / "run", [])
+
+
+def test_an_architecture_is_a_setting(corpus: Path, tmp_path: Path) -> None:
+    sizes = {name.partition(".")[2]: value for name, value in SMALL.items() if name.startswith("architecture.")}
+    wanted = replace(repose.presets()["pre-ln"], **sizes, tie_embeddings="none")
+    others = {name: value for name, value in SMALL.items() if not name.startswith("architecture.")}
+    train(corpus, tmp_path / "run", settings={**others, "architecture": wanted}, stop_after=1)
+    assert RunFolder(tmp_path / "run").config().experiment.architecture == wanted
 
 
 def test_settings_may_be_in_tables(corpus: Path, tmp_path: Path) -> None:

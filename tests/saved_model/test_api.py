@@ -28,6 +28,13 @@ def test_what_is_no_seed_is_refused(seed: Any) -> None:
         repose.audit(repose.build("reinforced", **sizes), seed=seed)
 
 
+def test_a_seed_may_be_numpys() -> None:
+    sizes = {"src_vocab_size": 9, "tgt_vocab_size": 9}
+    model = repose.build("reinforced", **sizes, seed=np.int64(3))
+    assert torch.equal(model.output.weight, repose.build("reinforced", **sizes, seed=3).output.weight)
+    assert repose.audit(model, seed=np.int64(3)) == repose.audit(model, seed=3)
+
+
 @pytest.mark.parametrize("length", [2, 3.5, "x"])
 def test_a_length_that_cannot_be_audited_is_refused(length: Any) -> None:
     with pytest.raises(ConfigError, match="give a whole number of tokens, at least 3"):

@@ -66,10 +66,10 @@ def export(
     if single_file and to not in IN_ONE_FILE:
         raise ConfigError(f"single_file is for the target {' or '.join(IN_ONE_FILE)}: leave it out")
     options = Options("int8" if precision == "int8" else "fp32", single_file)
-    model = locate(checked_path("run", run))
+    model, place = locate(checked_path("run", run)), checked_path("out", out)
     try:
-        place = checked_path("out", out).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, a NUL
+        place = place.resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle
         raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:
         what = task.replace("_", " ")

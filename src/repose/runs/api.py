@@ -53,7 +53,8 @@ def train(
     `corpus`: two aligned files or files of pairs; None with a `config` that names its own; or a whole experiment,
     beside which no setting is given. `settings`: by name, such as {"training.epochs": 5}, or in tables, as in an
     experiment file (`repose init` writes one with all of them); {"training.max_hours": 0.5} is `--minutes 30`, and
-    {"architecture": a} takes an `Architecture`. `start`: a trained model to go on from (`--from`). `workers`: processes, by default one per core or GPU.
+    {"architecture": a} takes an `Architecture`. `start`: a trained model to go on from (`--from`). `workers`:
+    processes, by default one per core or GPU.
 
     `say` takes the sentences that tell what happens, one by one, and those of `progress`: "lines" (figures and example
     translations as it goes on), "live" (a bar on a terminal, which `say` does not take), "auto" (one of the two) or
@@ -69,7 +70,7 @@ def train(
     files, and CheckpointError where `out` holds another run.
     """
     folder = checked_path("out", out)
-    if not callable(say) or not (stop is None or isinstance(stop, threading.Event)):
+    if not callable(say) or not (stop is None or hasattr(stop, "is_set")):
         raise ConfigError(
             "say is a function that takes a text, and stop a threading.Event: give such, or leave them out"
         )
@@ -79,18 +80,11 @@ def train(
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
         experiment = corpus
     else:
-        named = _by_name({} if settings is None else settings)
-        for name, files in (("corpus.valid", valid), ("corpus.test", test)):
-            if files is not None and name in named:
-                raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
-            if files is not None:
-                named[name] = _paths(files)
-        overrides = [f"{name}={to_toml(_plain(value))}" for name, value in named.items()]
         loaded = loaded_experiment(
             None if corpus is None else _paths(corpus),
             None if config is None else str(config),
             preset,
-            overrides,
+            _overrides({} if settings is None else settings, valid, test),
             None if start is None else checked_path("start", start),
             None if synthetic is None else tuple(_paths(synthetic)),
             out=folder,
@@ -155,6 +149,17 @@ def evaluate(
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
     return task_of_model(folder).score_model(folder, given, split, place, device_name(device), decoding)
+
+
+def _overrides(settings: Mapping[str, Any], valid: Files | None, test: Files | None) -> list[str]:
+    """Settings as the command line has them."""
+    named = _by_name(settings)
+    for name, files in (("corpus.valid", valid), ("corpus.test", test)):
+        if files is not None and name in named:
+            raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
+        if files is not None:
+            named[name] = _paths(files)
+    return [f"{name}={to_toml(_plain(value))}" for name, value in named.items()]
 
 
 def _paths(files: Files) -> list[Path]:
