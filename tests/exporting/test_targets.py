@@ -199,11 +199,10 @@ def test_one_process_at_a_time_exports_to_a_folder(target: SimpleNamespace, mode
     assert names(tmp_path / "out") == set(made.files)
 
 
-@pytest.mark.parametrize("name", ["loop", "a\0b"])
-def test_a_place_that_cannot_be_is_one_sentence(model: Path, tmp_path: Path, name: str) -> None:
+def test_a_place_that_cannot_be_is_one_sentence(model: Path, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(WriteError, match=r"is no place to write to|cannot be locked"):
-        repose.export(model, to="words", out=f"{tmp_path}/{name}/out")
+        repose.export(model, to="words", out=tmp_path / "loop" / "out")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")

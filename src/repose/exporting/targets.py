@@ -69,7 +69,7 @@ def export(
     model, place = locate(checked_path("run", run)), checked_path("out", out)
     try:
         place = place.resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle
+    except (OSError, RuntimeError) as error:  # links in a circle
         raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:
         what = task.replace("_", " ")
