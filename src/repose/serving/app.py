@@ -419,11 +419,11 @@ def _append(path: Path, entry: dict[str, str]) -> None:
     """A whole line or nothing."""
     line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
     with _APPENDING, path.open("ab", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
+        size, why = file.seek(0, os.SEEK_END), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         try:
-            written = file.write(line)
-        except OSError:
-            written = None
-        if written != len(line):
-            file.truncate(size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if file.write(line) == len(line):
+                return
+        except OSError as error:
+            why = error
+        file.truncate(size)
+        raise why
