@@ -287,6 +287,10 @@ def test_what_would_be_answered_too_late_is_refused_before_any_of_it_is_translat
                 equals.enter_context(dispatcher.promised(300))
             with pytest.raises(RequestError), dispatcher.promised(300):
                 pass
+            dispatcher._queue_tokens = 2000  # of these requests: they do not count twice
+            with dispatcher.promised(200):
+                pass
+            dispatcher._queue_tokens = 0
         ANSWERED_BY.set(time.monotonic() + 600.0)
         with dispatcher.promised(1000), dispatcher.promised(50_000):
             pass

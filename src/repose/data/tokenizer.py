@@ -98,7 +98,8 @@ class Tokenizer:
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
         _check_several(lines)
-        _check_several(tags)
+        if isinstance(tags, str):
+            raise ConfigError(f"tags = {tags!r}: give a list, as in [{tags!r}]")
         if kind not in get_args(Kind):
             raise ConfigError(unknown("kind of tokenizer", kind, get_args(Kind)))
         if not is_whole(vocab_size) or vocab_size > MOST_TOKENS:

@@ -209,10 +209,11 @@ class Dispatcher:
         tells of those that are.
 
         Raises RequestError where these will not be translated in time. Requests take turns: what lies before them is
-        what waits already, and of each other request at most as much as of this one.
+        what waits already, and of each other request at most as much as of this one; never more than is left of all.
         """
         self._check_ready()
-        before = self._queue_tokens + sum(min(other.left, tokens) for other in self._promises)
+        in_turns = self._queue_tokens + sum(min(other.left, tokens) for other in self._promises)
+        before = min(in_turns, sum(other.left for other in self._promises))
         if tokens and self._promises and time.monotonic() + self._seconds_for(before + tokens) > ANSWERED_BY.get():
             raise busy(math.ceil(self._seconds_for(before)))
         promise = _Promise(tokens)
