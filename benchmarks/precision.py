@@ -17,11 +17,11 @@ import torch
 from interleave import machine, table, write
 from repose.config.experiment import Experiment
 from repose.config.file import load
-from repose.config.recipes import recipes
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.model.transformer import build
+from repose.runs.arguments import RECIPES
 from repose.system.device import tuned
 from repose.tasks.corpus import prepare_corpus
 from repose.tasks.translation import TASK
@@ -69,12 +69,11 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=60)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    layers = {**{recipe.name: recipe.layer for recipe in recipes()}, "default": None}
     torch.set_num_threads(1)
     found = []
     with tuned():
-        for name, layer in layers.items():
-            experiment = load("default", train=options.train, recipe=layer).experiment
+        for name in (*RECIPES.values(), "default"):
+            experiment = load(name, train=options.train).experiment
             found.append(compare(name, experiment, options.updates))
     rows = [[x["settings"], f"{x['fp32_s']:.3f}", f"{x['bf16_s']:.3f}", f"{x['ratio']:.2f}"] for x in found]
     print(table(["settings", "fp32, s", "bf16, s", "fp32 over bf16"], rows))

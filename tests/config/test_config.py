@@ -28,6 +28,7 @@ from repose.config.run_id import NOT_IN_RUN_ID, id_of_numbers, id_of_settings, r
 from repose.grids import published
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, preset
+from repose.runs.arguments import RECIPES
 from repose.system.errors import ConfigError
 from repose.training.schedule import make_schedule
 
@@ -500,6 +501,9 @@ def test_shipped_experiments_load() -> None:
             assert found == dataclasses.replace(preset("original"), **sizes)
         elif name == "transformer-tiny":
             assert found == dataclasses.replace(preset(name), initialisation="keras")
+        elif name in RECIPES.values():
+            drops = {field: getattr(found, field) for field in ("dropout", "attention_output_dropout")}
+            assert found == dataclasses.replace(preset("reinforced"), **drops)
         else:
             assert found == preset("original" if name.startswith("enhanced") else "reinforced")
 

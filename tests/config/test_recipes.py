@@ -1,13 +1,14 @@
 """Settings by the size of a corpus: chosen, said, overridden, and not laid over a run that was begun without them."""
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
 
+from repose.config.experiment import SECTIONS
 from repose.config.file import Origin, format_config, load, to_json
-from repose.config.recipes import most_pairs, recipe_for, recipes
-from repose.runs.arguments import loaded_experiment, tell_of_bf16
+from repose.runs.arguments import RECIPES, loaded_experiment, tell_of_bf16
 from repose.runs.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
 from repose.tasks.corpus_files import num_training_pairs
@@ -23,14 +24,8 @@ def few(tmp_path: Path) -> list[Path]:
 @pytest.fixture
 def many(tmp_path: Path) -> list[Path]:
     """One that is too large for every recipe."""
-    (tmp_path / "many.tsv").write_text("um\tone\n" * (most_pairs() + 1), encoding="utf-8")
+    (tmp_path / "many.tsv").write_text("um\tone\n" * (max(RECIPES) + 1), encoding="utf-8")
     return [tmp_path / "many.tsv"]
-
-
-def test_a_recipe_holds_up_to_its_number_of_pairs() -> None:
-    for recipe in recipes():
-        assert recipe_for(recipe.pairs) == recipe
-    assert recipe_for(most_pairs() + 1) is None
 
 
 def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +37,8 @@ def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: p
     assert max(map(len, said.splitlines())) <= 160
     assert "vocab_size 2000" in said
     assert loaded.experiment.tokenizer.vocab_size == 2000
-    assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", "little-data")
-    assert "# recipe little-data" in format_config(loaded)
+    assert loaded.sources["tokenizer.vocab_size"] == Origin("file", "little-data.toml (shipped)")
+    assert "# file little-data.toml (shipped)" in format_config(loaded)
 
 
 def test_that_bf16_is_faster_is_said_once_and_to_who_has_not_chosen(
@@ -82,20 +77,28 @@ def test_what_multiplies_in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_pairs_have_the_next_recipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    little, medium = recipes()
-    (tmp_path / "some.tsv").write_text("um\tone\n" * (little.pairs + 1), encoding="utf-8")
-    loaded = loaded_experiment([tmp_path / "some.tsv"], None, None, None)
+    (little, _), (medium, name) = sorted(RECIPES.items())
+    (tmp_path / "some.tsv").write_text("um\tone\n" * (little + 1), encoding="utf-8")
+    files = [tmp_path / "some.tsv"]
+    loaded = loaded_experiment(files, None, None, None)
     said = capsys.readouterr().err
-    assert f"{little.pairs + 1:,} pairs: the recipe {medium.name} (for at most {medium.pairs:,}" in said
-    assert loaded.sources["tokenizer.vocab_size"] == Origin("recipe", medium.name)
-    assert loaded.sources["training.word_dropout"].kind != "recipe"
+    assert f"{little + 1:,} pairs: the recipe {name} (for at most {medium:,}" in said
+    assert loaded == loaded_experiment(files, name, None, None) == load(name, train=files)
+    with files[0].open("a", encoding="utf-8") as file:
+        file.write("um\tone\n" * (medium - little - 1))
+    assert loaded_experiment(files, None, None, None) == loaded, "as many as it is for"
 
 
-def test_other_settings_are_those_of_the_default(few: list[Path]) -> None:
-    recipe, default = loaded_experiment(few, None, None, None), load("default", train=few)
-    assert {name for name, source in recipe.sources.items() if source != default.sources[name]} == {
-        f"{section}.{field}" for section, table in recipes()[0].settings.items() for field in table
-    }
+def test_what_differs_from_the_default_is_said(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, default = loaded_experiment(few, None, None, None).experiment, load("default", train=few).experiment
+    said = capsys.readouterr().err
+    for section in SECTIONS:
+        theirs, plain = asdict(getattr(recipe, section)), asdict(getattr(default, section))
+        told = next((line for line in said.splitlines() if line.startswith(f"    {section} ")), "")
+        expected = [
+            f"{field} {'none' if value is None else value}" for field, value in theirs.items() if value != plain[field]
+        ]
+        assert told.removeprefix(f"    {section}").strip() == ", ".join(expected)
 
 
 def test_what_is_named_goes_over_the_recipe(few: list[Path]) -> None:
@@ -108,7 +111,7 @@ def test_what_is_named_goes_over_the_recipe(few: list[Path]) -> None:
 @pytest.mark.parametrize("config", ["default", "demo"])
 def test_a_named_experiment_is_as_it_was(few: list[Path], config: str) -> None:
     loaded = loaded_experiment([] if config == "demo" else few, config, None, None)
-    assert "recipe" not in {source.kind for source in loaded.sources.values()}
+    assert {source.name for source in loaded.sources.values() if source.kind == "file"} == {f"{config}.toml (shipped)"}
 
 
 def test_a_large_corpus_has_the_default(many: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +122,7 @@ def test_a_large_corpus_has_the_default(many: list[Path], capsys: pytest.Capture
 def test_synthetic_pairs_count(few: list[Path], many: list[Path]) -> None:
     loaded = loaded_experiment(few, None, None, None, synthetic=(many[0],))
     assert loaded.experiment.training.batch_size == 4096
-    assert num_training_pairs(loaded.experiment.corpus, at_most=100_000) == 80 + most_pairs() + 1
+    assert num_training_pairs(loaded.experiment.corpus, at_most=100_000) == 80 + max(RECIPES) + 1
 
 
 def test_a_run_begun_without_the_recipe_goes_on_without_it(few: list[Path], tmp_path: Path) -> None:

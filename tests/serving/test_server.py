@@ -107,7 +107,7 @@ class Running:
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Or fail, with what it has said so far."""
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while not condition():
             assert time.monotonic() < until, self.lines
             assert self.process.poll() is None or self._reader.is_alive(), self.lines

@@ -1,11 +1,10 @@
 """Experiments from TOML files, presets and the command line, with the origin of every value; as TOML and as JSON.
 
-Layers, each over the one before: defaults, preset, file, recipe by the corpus's size (`repose.config.recipes`),
-`--preset`, `--set section.field=value`. A layer that names a preset replaces the whole architecture of the layers
-before it; a layer that names ready tokenizer files takes back the settings of tokenizers that were to be trained; one
-that sets `training.warmup_updates` takes back `warmup_share`, which would replace it. TOML has no null: "none" stands
-for a setting that is not set. Paths in a file are relative to the file's folder, on the command line to the current
-folder.
+Layers, each over the one before: defaults, preset, file, `--preset`, `--set section.field=value`. A layer that names a
+preset replaces the whole architecture of the layers before it; a layer that names ready tokenizer files takes back the
+settings of tokenizers that were to be trained; one that sets `training.warmup_updates` takes back `warmup_share`, which
+would replace it. TOML has no null: "none" stands for a setting that is not set. Paths in a file are relative to the
+file's folder, on the command line to the current folder.
 """
 
 import dataclasses
@@ -57,9 +56,9 @@ _EXPECTED = {
 class Origin(NamedTuple):
     """Where a setting's value came from."""
 
-    kind: Literal["default", "preset", "file", "recipe", "model", "command line"]
+    kind: Literal["default", "preset", "file", "model", "command line"]
     name: str = ""
-    """The name of the preset, the file, the recipe or the model directory."""
+    """The name of the preset, the file or the model directory."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
@@ -112,13 +111,11 @@ def load(
     synthetic: Sequence[Path] = (),
     overrides: Sequence[str] = (),
     model: ModelLayers | None = None,
-    recipe: Layer | None = None,
 ) -> Loaded:
     """The experiment of a TOML file, or of a shipped experiment's name, with what the command line sets over it.
 
     That is a preset, training files, synthetic ones, and `--set` strings; `model`: what comes with the model to start
-    from; `recipe`: what the size of the corpus asks for, over the file's. Raises ConfigError, with one sentence, for
-    whatever cannot be read or used.
+    from. Raises ConfigError, with one sentence, for whatever cannot be read or used.
     """
     if model is not None and preset is not None:
         raise ConfigError(f"a training that starts from a model keeps its architecture: leave out preset {preset}")
@@ -127,7 +124,7 @@ def load(
         tables += [{"corpus": {name: [str(file) for file in given]}}] if given else []
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
     tables.append(parse_overrides(overrides))
-    layers = [layer for layer in (None if path is None else file_layer(path), recipe) if layer is not None]
+    layers = [] if path is None else [file_layer(path)]
     if model is not None:
         layers = [model.under, *layers, model.over]
     return resolve([*layers, *(Layer(table, COMMAND_LINE, Path.cwd()) for table in tables)])

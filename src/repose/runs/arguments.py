@@ -5,16 +5,16 @@ Without a configuration, the number of pairs chooses the recipe (docs/little-dat
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import TASK_SETTINGS, Experiment
+from repose.config.experiment import SECTIONS, TASK_SETTINGS, Experiment
 from repose.config.file import Loaded, load, shipped
-from repose.config.recipes import Recipe, most_pairs, recipe_for
 from repose.data.advice import too_few
 from repose.data.language import UNKNOWN
 from repose.data.readers import may_follow
-from repose.runs.fine_tuning import RECIPE, other_languages, settings_of
+from repose.runs.fine_tuning import FINE_TUNING, other_languages, settings_of
 from repose.runs.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
@@ -22,6 +22,8 @@ from repose.system.terminal import Say, counted, say
 from repose.tasks.corpus import HELD_OUT_SHARE
 from repose.tasks.corpus_files import num_training_pairs
 
+RECIPES = {12_000: "little-data", 50_000: "medium-data"}
+"""Up to so many training pairs, the shipped experiment for a corpus for which none is named; above them, `default`."""
 FEW_TO_TUNE = 200
 """Pairs below which a model that is trained further learns little but these."""
 FEW_MEASURED = 50
@@ -40,8 +42,8 @@ def loaded_experiment(
     out: Path | None = None,
     say: Say = say,
 ) -> Loaded:
-    """The experiment that the arguments describe. Where none is named: the default, with `by_size` under the recipe
-    for so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
+    """The experiment that the arguments describe. Where none is named: the default, or with `by_size` the recipe for
+    so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
     train = files or []
     if train and train[0].suffix == ".toml":
         if len(train) > 1 or config is not None:
@@ -62,15 +64,15 @@ def loaded_experiment(
         wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
         recipe = _recipe(loaded.experiment, say) if wanted else None
         if recipe is not None:
-            loaded = load("default", preset=preset, recipe=recipe.layer, **given)
-            _tell_of(recipe, loaded, say)
+            loaded = load(recipe, preset=preset, **given)
+            _tell_of(loaded, recipe, say)
         return loaded
-    loaded = load(config or RECIPE, preset=preset, model=settings_of(start), **given)
+    loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start), **given)
     _tell_of_start(start, loaded.experiment, say)
     if (others := other_languages(loaded)) is None:
         return loaded
     theirs = loaded.experiment.corpus
-    loaded = load(config or RECIPE, preset=preset, model=settings_of(start, others), **given)
+    loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, others), **given)
     before, now, tag = f"{theirs.src_lang}-{theirs.tgt_lang}", "-".join(others), loaded.experiment.corpus.tag
     if theirs.tag != tag:
         now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
@@ -88,31 +90,37 @@ def _holds(out: Path, experiment: Experiment) -> bool:
     return all(getattr(theirs, name) == getattr(experiment, name) for name in ("tokenizer", "architecture", "training"))
 
 
-def _recipe(experiment: Experiment, say: Say) -> Recipe | None:
-    """The settings for a corpus of this size, having said which they are and why."""
+def _recipe(experiment: Experiment, say: Say) -> str | None:
+    """The experiment for a corpus of this size, having said which it is and why; None for the default."""
     if not TASK_SETTINGS[experiment.training.task].translates:
         return None
     try:
-        number = num_training_pairs(experiment.corpus, at_most=most_pairs() + 1)
+        number = num_training_pairs(experiment.corpus, at_most=max(RECIPES) + 1)
     except ReposeError:  # what is wrong with the files, whoever reads them for good says
         return None
-    if number is None or (recipe := recipe_for(number)) is None:
+    if number is None or (most := min((pairs for pairs in RECIPES if number <= pairs), default=None)) is None:
         return None
     if (few := too_few(number)) is not None:
         say(few)
     say(
-        f"{counted(number, 'pair')}: the recipe {recipe.name} (for at most {recipe.pairs:,}; --config default is for "
-        "more), which sets"
+        f"{counted(number, 'pair')}: the recipe {RECIPES[most]} (for at most {most:,}; --config default is for more), "
+        "which sets"
     )
-    return recipe
+    return RECIPES[most]
 
 
-def _tell_of(recipe: Recipe, loaded: Loaded, say: Say) -> None:
-    """Say what it sets: not what the command line or a preset sets over it."""
-    for section, table in recipe.settings.items():
-        own = [field for field in table if loaded.sources[f"{section}.{field}"].kind == "recipe"]
+def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
+    """Say what the recipe sets and the default does not: not what the command line or a preset sets over it."""
+    plain, theirs = load("default").experiment, load(recipe)
+    for section in SECTIONS:
+        own = [
+            f"{field} {'none' if value is None else value}"
+            for field, value in asdict(getattr(theirs.experiment, section)).items()
+            if loaded.sources[name := f"{section}.{field}"] == theirs.sources[name]
+            and value != getattr(getattr(plain, section), field)
+        ]
         if own:
-            say(f"    {section:<13} {', '.join(f'{field} {table[field]}' for field in own)}")
+            say(f"    {section:<13} {', '.join(own)}")
 
 
 def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:

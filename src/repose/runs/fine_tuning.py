@@ -19,7 +19,7 @@ from repose.saved_model import directory
 from repose.saved_model.hub import is_on_hub
 from repose.system.errors import CheckpointError
 
-RECIPE = "fine-tuning"
+FINE_TUNING = "fine-tuning"
 """The experiment that ships for it."""
 
 
