@@ -416,6 +416,32 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert "int8" in err
 
 
+def test_several_models_translate_and_are_measured_as_one(
+    trained: Path, corpus: tuple[Path, Path], run: Run, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    assert run("train", *corpus, "--out", other, *SETTINGS, "--set", "training.seed=1", "--workers", 1)[0] == 0
+    text = corpus[0].parent / "test.pt"
+    together = [
+        f
+        for _, f, _ in (
+            run("translate", a, text, "--scores", "--ensemble", b, "--workers", 1)
+            for a, b in ((trained, other), (other, trained))
+        )
+    ]
+    alone = [run("translate", each, text, "--scores", "--workers", 1)[1] for each in (trained, other)]
+    assert len({*together, *alone}) == 3, "their order changes nothing, and they are neither of the two"
+    assert run("translate", trained, text, "--paragraphs", "--ensemble", other)[0] == 0
+    code, _, _ = run("evaluate", trained, "--ensemble", other, "-b", 1, "--out", tmp_path / "scores")
+    assert code == 0
+    scores = json.loads((tmp_path / "scores" / "scores.test.json").read_text())
+    ids = [json.loads((each / "config.json").read_text())["run_id"] for each in (trained, other)]
+    assert scores["decoding"]["ensemble"] == ids
+    code, _, err = run("evaluate", trained, "--ensemble", other, "--out", trained)
+    assert code == 2
+    assert "is for the run's model alone: choose another --out" in " ".join(err.split())
+
+
 def test_what_a_model_does_not_read_is_counted(trained: Path, run: Run, tmp_path: Path) -> None:
     src, tgt = tmp_path / "src.txt", tmp_path / "tgt.txt"
     src.write_text("Ele lê. " * 100 + "\nEle lê.\n", encoding="utf-8")

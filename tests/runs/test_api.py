@@ -225,6 +225,11 @@ def test_one_beam_size_is_a_list(corpus: Path, tmp_path: Path) -> None:
         repose.evaluate(tmp_path, corpus, beam_sizes=size)
 
 
+def test_one_further_model_is_a_list(corpus: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ensemble is 'runs/b': give a list of models, as in \['runs/b'\]"):
+        repose.evaluate(tmp_path, corpus, ensemble="runs/b")
+
+
 def test_split_of_a_run_is_no_path(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", stop_after=1)
     with pytest.raises(ConfigError, match="leave slashes out"):

@@ -18,7 +18,7 @@ from repose.config.file import load
 from repose.data.treebank import Treebank
 from repose.evaluation.ratio import read_ratio
 from repose.model.language_model import LanguageModel
-from repose.runs.fine_tuning import RECIPE, settings_of
+from repose.runs.fine_tuning import FINE_TUNING, settings_of
 from repose.runs.folder import RunFolder
 from repose.runs.run import run
 from repose.system.errors import CheckpointError, ConfigError, DataError
@@ -123,7 +123,7 @@ def test_training_goes_on_from_a_model(home: Path, task: str, lang: str, tmp_pat
     made(home, task, tmp_path / "first", f"corpus.{lang}=eo", "training.updates=2")
     ending = settings(home, task)[len(SMALL) :]
     more = [word for word in ending if not word.startswith("training.task")]
-    loaded = load(RECIPE, model=settings_of(tmp_path / "first"), overrides=[*more, "training.updates=2"])
+    loaded = load(FINE_TUNING, model=settings_of(tmp_path / "first"), overrides=[*more, "training.updates=2"])
     result = run(loaded.experiment, tmp_path / "second", device="cpu", workers=1, progress="none")
     assert result.outcome.status == "done"
     first, second = (json.loads((tmp_path / name / "model/config.json").read_text()) for name in ("first", "second"))
@@ -142,6 +142,9 @@ def test_a_model_is_loaded_and_measured_again(
     assert own == on_file == scores_of(runs[task]) == scores_of(tmp_path)
     with pytest.raises(DataError, match="name one"):
         scored(runs[task], [home / "a", home / "b"])
+    decoding = Decoding(ensemble=(runs[task],))
+    with pytest.raises(ConfigError, match="an ensemble translates"):
+        task_of_model(runs[task]).score_model(runs[task], None, "test", None, "cpu", decoding)
 
 
 def test_the_cache_can_be_cleared_while_a_model_is_measured(

@@ -2,6 +2,7 @@
 
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -66,7 +67,7 @@ def translate_file(
 
 
 def translate_paragraphs(
-    model: Path,
+    model: Path | Sequence[Path],
     file: Path | None,
     how: dict[str, Any],
     device: str,

@@ -12,6 +12,7 @@ from repose.cli.options import (
     BeamSize,
     Device,
     Engine,
+    Ensemble,
     LengthPenalty,
     ModelDir,
     NoRepeat,
@@ -47,6 +48,7 @@ def translate(
         bool, Option(help="Put the log-probability (in nats) and a tab before each translation.")
     ] = False,
     to: To = None,
+    ensemble: Ensemble = None,
     device: Device = "cpu",
     paragraphs: Annotated[
         bool,
@@ -65,7 +67,7 @@ def translate(
     from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
 
-    counts, said = StreamCounts(), False
+    counts, said, models = StreamCounts(), False, [model, *(ensemble or [])]
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
     if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
@@ -83,12 +85,12 @@ def translate(
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
-        documents.translate_paragraphs(model, file, {**search, "to": to}, device, workers, precision, engine)
+        documents.translate_paragraphs(models, file, {**search, "to": to}, device, workers, precision, engine)
         return
     if file is not None:
         check_file(file)
     with (
-        load(model, device, workers, precision, engine) as translator,
+        load(models, device, workers, precision, engine) as translator,
         nullcontext() if file is None else unpackable(file),
         nullcontext(documents.stdin()) if file is None else opened(file) as source,
     ):
@@ -184,6 +186,7 @@ def evaluate(
         list[int] | None, Option("--beam-size", "-b", help="Beam size. Can be repeated (default: 1 and the model's).")
     ] = None,
     to: To = None,
+    ensemble: Ensemble = None,
     src_field: Annotated[str | None, Option(help=_FIELD.format("source"))] = None,
     tgt_field: Annotated[str | None, Option(help=_FIELD.format("target"))] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder for scores and translations.")] = None,
@@ -214,6 +217,7 @@ def evaluate(
         split=split,
         beam_sizes=beam_size or (),
         to=to,
+        ensemble=ensemble or (),
         src_field=src_field,
         tgt_field=tgt_field,
         out=out,

@@ -25,6 +25,13 @@ NoRepeat = Annotated[
     int | None, Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops (default: none).")
 ]
 To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
+Ensemble = Annotated[
+    list[Path] | None,
+    Option(
+        metavar="RUN",
+        help="Translate with this model, too, by the mean of their probabilities. Can be repeated.",
+    ),
+]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
 TrainingDevice = Annotated[str, Option(help="auto, cpu, cuda or cuda:1.")]
 Address = Annotated[str | None, Option(help="Address of the Ray cluster's head (default: RAY_ADDRESS).")]

@@ -10,6 +10,7 @@ sampling.py                         tokens drawn instead of searched
 engine.py                           what computes a step, as the search sees it
 torch_engine.py                     the model itself, on any device
 onnx_engine.py                      graphs of it (`repose.graphs`), through ONNX Runtime
+ensemble.py                         several models as one: the mean of their probabilities
 one_sentence_graph.py               hypotheses from a graph that holds the whole search
 graph_cache.py                      graphs made on first use, and kept
 lengths.py                          how long a source may be

@@ -6,6 +6,7 @@ one is read.
 """
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,27 @@ def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -
     return changed
 
 
+def mean_of_probabilities(log_probs: Sequence[Any]) -> Any:
+    """The logarithm of the mean of the probabilities that several models give, (R, V) each and in all."""
+    if not isinstance(log_probs[0], np.ndarray) and log_probs[0].device.type != "cpu":
+        import torch
+
+        return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
+    arrays = [as_array(x) for x in log_probs]
+    largest = np.maximum.reduce(arrays)  # without which rare tokens would come out as impossible
+    largest[largest == -math.inf] = 0.0
+    total = np.zeros_like(largest)
+    for array in arrays:
+        total += np.exp(array - largest)
+    with np.errstate(divide="ignore"):  # the logarithm of 0, where all say −inf
+        return np.log(total) + (largest - math.log(len(arrays)))
+
+
+def as_array(log_probs: Any) -> NDArray[np.float32]:
+    """Log-probabilities as an array of numpy."""
+    return log_probs if isinstance(log_probs, np.ndarray) else log_probs.detach().cpu().numpy()
+
+
 def refuse_nan(log_probs: NDArray[Any]) -> None:
     """Raise ReposeError where a log-probability is no number."""
     if np.isnan(log_probs).any():
@@ -65,7 +87,7 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
     if not isinstance(log_probs, np.ndarray):
         if log_probs.device.type != "cpu":
             return in_order_on_device(log_probs, width)
-        log_probs = log_probs.detach().numpy()
+        log_probs = as_array(log_probs)
     special = [PAD, START]
     hidden, rows = log_probs[:, special], np.arange(len(log_probs))
     log_probs[:, special] = -math.inf

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from repose.decoding.best import as_array, refuse_nan
 from repose.decoding.options import SearchOptions
 from repose.decoding.search import Ints, State, TokenHypothesis
 from repose.system.token_ids import PAD
@@ -70,9 +71,19 @@ class Engine(ABC):
         step."""
         return None
 
-    @abstractmethod
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """Probabilities of one batch of targets, each ids from START to END."""
+        """Probabilities of one batch of targets, each ids from START to END; here computed token by token."""
+        ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
+        chosen, best = [], []
+        for place in range(ids.shape[1] - 1):
+            log_probs = as_array(self.step(ids[:, place], state))
+            chosen.append(log_probs[rows, ids[:, place + 1]])
+            best.append(log_probs.argmax(1))
+        by_row, best_by_row = np.stack(chosen, 1), np.stack(best, 1)
+        lengths = [len(target) - 1 for target in targets]
+        for i, length in enumerate(lengths):
+            refuse_nan(by_row[i, :length])
+        return [Forced(by_row[i, :n], tuple(best_by_row[i, :n].tolist())) for i, n in enumerate(lengths)]
 
     @abstractmethod
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -108,6 +119,10 @@ def built(message: bytes) -> Engine:
         from repose.decoding.torch_engine import TorchEngine
 
         return TorchEngine.of_message(content)
+    if kind == "ensemble":
+        from repose.decoding.ensemble import Ensemble
+
+        return Ensemble.of_message(content)
     from repose.decoding.onnx_engine import OnnxEngine
 
     return OnnxEngine.of_message(content)

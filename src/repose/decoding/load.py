@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import graph_cache
 from repose.decoding.engine import Engine, EngineName, Precision
+from repose.decoding.ensemble import Ensemble
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.options import SETTINGS, checked_settings
 from repose.decoding.translator import MODEL_KIND, Translator
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
 
 @naming_extras()
 def load(
-    folder: str | Path,
+    folder: str | Path | Sequence[str | Path],
     device: "str | torch.device" = "cpu",
     workers: int | None = None,
     precision: str | None = None,
     engine: str = "auto",
 ) -> Translator:
     """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
-    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it.
+    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
+    token is chosen by the mean of their probabilities. They need the same tokenizers, as the seeds of a grid have them;
+    languages, tag and the settings of the search are the first one's.
 
     `device`: cpu, cuda, cuda:1 or mps, a `torch.device`, or auto (cuda where there is one). `workers`: processes.
     `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few sentences otherwise.
@@ -42,9 +45,11 @@ def load(
 
     Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
     for an unknown device, ConfigError for an engine or a precision that is unknown, or that this folder cannot have,
-    MissingExtraError where what should compute is not installed, and WriteError where the engine is onnx and the cache
-    cannot be written.
+    and for models with different tokenizers, MissingExtraError where what should compute is not installed, and
+    WriteError where the engine is onnx and the cache cannot be written.
     """
+    if isinstance(folder, Sequence) and not isinstance(folder, str):
+        return _ensemble(folder, workers, device=device, precision=precision, engine=engine)
     device = device_name(device)
     names = (*get_args(EngineName), "auto")
     if engine not in names:
@@ -86,6 +91,29 @@ def load(
 def is_export(folder: str | Path) -> bool:
     """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
     return graphs.is_graph_folder(hub.local_folder(folder))
+
+
+def _ensemble(folders: Sequence[str | Path], workers: int | None, **how: Any) -> Translator:
+    """The translator of several models; of one alone, if there is but one."""
+    if not folders:
+        raise ConfigError("a list of models is empty: name one at least")
+    first, *others = (load(folder, workers=workers, **how) for folder in folders)
+    if not others:
+        return first
+    for folder, other in zip(folders[1:], others, strict=True):
+        for side in ("src_tokenizer", "tgt_tokenizer"):
+            if getattr(other, side).digest != getattr(first, side).digest:
+                raise ConfigError(
+                    f"{folder} has other tokenizers than {folders[0]}: train an ensemble on the same corpus, with the "
+                    "same tokenizers"
+                )
+    members = [first, *others]
+    search = {name: getattr(first, name) for name in SETTINGS}
+    config = first.config | {"ensemble": [member.config.get("run_id") for member in members]}
+    engine = Ensemble([member.engine for member in members])
+    made = Translator(engine, first.src_tokenizer, first.tgt_tokenizer, workers=workers, config=config, **search)
+    made.folder, made.why_torch = first.folder, first.why_torch
+    return made
 
 
 def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.decoding.best import refuse_nan
-from repose.decoding.engine import Engine, Forced, padded
+from repose.decoding.engine import Engine, padded
 from repose.decoding.one_sentence_graph import Candidates, beam_hypotheses, greedy_hypothesis
 from repose.decoding.options import SearchOptions
 from repose.decoding.search import Ints, TokenHypothesis
@@ -206,20 +206,6 @@ class OnnxEngine(Engine):
         state.cache = dict(zip(self._cache, results[1 : 1 + len(self._cache)], strict=True))
         state.length += 1
         return list(results)
-
-    def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """See `Engine`: computed token by token."""
-        ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
-        chosen, best = [], []
-        for place in range(ids.shape[1] - 1):
-            log_probs = self.step(ids[:, place], state)
-            chosen.append(log_probs[rows, ids[:, place + 1]])
-            best.append(log_probs.argmax(1))
-        by_row, best_by_row = np.stack(chosen, 1), np.stack(best, 1)
-        lengths = [len(target) - 1 for target in targets]
-        for i, length in enumerate(lengths):
-            refuse_nan(by_row[i, :length])
-        return [Forced(by_row[i, :n], tuple(best_by_row[i, :n].tolist())) for i, n in enumerate(lengths)]
 
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
         """See `Engine`: computed token by token."""

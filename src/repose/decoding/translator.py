@@ -13,6 +13,7 @@ from repose.config.experiment import LENGTH_PENALTY
 from repose.data.tags import with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Engine, Forced, Precision
+from repose.decoding.ensemble import Ensemble
 from repose.decoding.options import DEFAULTS, SearchOptions, checked_settings
 from repose.decoding.pool import Pool
 from repose.decoding.sampling import Sampling, checked
@@ -173,9 +174,11 @@ class Translator:
     def model(self) -> "Transformer":
         """The torch model: what the engine torch computes with, and beside another one a copy, which changes nothing.
 
-        Raises ConfigError for an export, which has none, and CheckpointError where the folder holds another model by
-        now.
+        Raises ConfigError for an export, which has none, and for an ensemble, which has several, and CheckpointError
+        where the folder holds another model by now.
         """
+        if isinstance(self.engine, Ensemble):
+            raise ConfigError("this needs one model, and an ensemble has several: load one of them alone")
         if self.folder is not None and graphs.is_graph_folder(self.folder):
             raise ConfigError("this needs the torch model, which an export does not hold: load the model directory")
         from repose.decoding.torch_engine import TorchEngine

@@ -114,6 +114,7 @@ def evaluate(
     split: str | None = None,
     beam_sizes: Sequence[int] = (),
     to: str | None = None,
+    ensemble: Iterable[str | Path] = (),
     src_field: str | None = None,
     tgt_field: str | None = None,
     out: str | Path | None = None,
@@ -128,8 +129,9 @@ def evaluate(
 
     `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs; without
     them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is what
-    they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `out`: a folder for
-    scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
+    they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `ensemble`:
+    further models that translate with it, by the mean of their probabilities. `out`: a folder for scores and
+    translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
     Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
@@ -141,7 +143,10 @@ def evaluate(
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if isinstance(beam_sizes, int):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
-    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to)
+    if isinstance(ensemble, str | os.PathLike):
+        raise ConfigError(f"ensemble is {str(ensemble)!r}: give a list of models, as in ['{ensemble}']")
+    others = tuple(checked_path("ensemble", other) for other in ensemble)
+    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to, others)
     place = None if out is None else checked_path("out", out)
     if place is not None:
         check_writable(place)
@@ -211,6 +216,8 @@ def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *,
         )
     if model.resolve() not in (run.path.resolve(), run.model.resolve()):
         raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
+    if decoding.ensemble:
+        raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another --out")
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return

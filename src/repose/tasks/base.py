@@ -27,7 +27,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
-from repose.system.errors import CheckpointError, DataError
+from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import SPLITS
 from repose.tasks.corpus_of_run import corpus_of
@@ -70,6 +70,8 @@ class Decoding(NamedTuple):
     """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
     to: str | None = None
     """The language to translate into, by the tag of a model of several; None is the one that its own corpus has."""
+    ensemble: tuple[Path, ...] = ()
+    """Further models, which the model is measured together with."""
 
     def resolved(self, config: Mapping[str, Any]) -> "Decoding":
         """With the beams for the model of a config.json."""
@@ -263,9 +265,11 @@ class FileTask(Task):
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, _: Decoding
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
     ) -> dict[str, Any]:
         """On one file, or on a set of the run's own corpus."""
+        if decoding.ensemble:
+            raise ConfigError(f"an ensemble translates, and {folder} does not: leave the other models out")
         if files and len(files) > 1:
             what = self.name.replace("_", " ")
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")

@@ -62,7 +62,8 @@ def score_model(
     if exported and not files:
         raise ConfigError("name source and reference files: an export has no set of its own")
     engine = decoding.engine or ("onnx" if exported else "torch")
-    translator = load(folder, device, decoding.workers, decoding.precision, engine)
+    models = [folder, *decoding.ensemble]
+    translator = load(models, device, decoding.workers, decoding.precision, engine)
     decoding = decoding.resolved(translator.config)
     about: dict[str, Any] = {}
     if files:
@@ -191,6 +192,7 @@ def _how(translator: Translator, to: str | None) -> dict[str, Any]:
     others = {
         "no_repeat_ngram_size": translator.no_repeat_ngram_size,
         "to": to,
+        "ensemble": translator.config.get("ensemble"),
         "engine": translator.engine.name if translator.engine.name != "torch" else None,
         "precision": translator.precision if translator.precision != "fp32" else None,
     }
