@@ -55,7 +55,7 @@ def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -
 
 def mean_of_probabilities(log_probs: Sequence[Any]) -> Any:
     """The logarithm of the mean of the probabilities that several models give, (R, V) each and in all."""
-    if not isinstance(log_probs[0], np.ndarray) and log_probs[0].device.type != "cpu":
+    if not any(isinstance(x, np.ndarray) for x in log_probs):
         import torch
 
         return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
