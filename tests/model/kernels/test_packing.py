@@ -48,7 +48,9 @@ def test_gradients(packing: Packing) -> None:
     assert torch.autograd.gradgradcheck(packing.pad, (rows,))
 
 
-@pytest.mark.parametrize(("sentences", "length", "rows"), [(40, 33, 1344), (300, 1, 300), (4, 5, 20), (64, 32, 2048)])
+@pytest.mark.parametrize(
+    ("sentences", "length", "rows"), [(40, 33, 1344), (300, 1, 300), (4, 5, 20), (64, 32, 2048), (100, 41, 4224)]
+)
 def test_many_rows_come_in_few_numbers_without_padding_too(sentences: int, length: int, rows: int) -> None:
     """Batches by tokens hold sentences of one length. A step of decoding and few rows stay as they are."""
     packing = Packing(torch.ones(sentences, length, dtype=torch.bool))

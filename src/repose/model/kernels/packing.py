@@ -16,8 +16,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 ROWS = 32
-"""Rows come in multiples of this, except in a step of decoding. Matrix libraries compile and keep a kernel for each
-shape; with any number of rows they would compile at almost every step, which costs more than the product."""
+"""Rows come in multiples of this, or of a larger power of two where there are many (`_rounded`), except in a step of
+decoding. Matrix libraries compile and keep a kernel for each shape, of half a megabyte; with any number of rows they
+would compile at almost every step, which costs more than the product."""
 _FEW = 256
 """With fewer rows, those without padding are left as they are: kernels of so few shapes are soon all kept."""
 
@@ -66,7 +67,7 @@ class Packing:
     @cached_property
     def is_full(self) -> bool:
         """Whether rows are positions, without spare ones: packing is then a change of shape."""
-        fits = self.mask.shape[1] == 1 or self.num_tokens < _FEW or self.num_tokens % ROWS == 0
+        fits = self.mask.shape[1] == 1 or self.num_tokens < _FEW or self.num_tokens == _rounded(self.num_tokens)
         return fits and self.num_tokens == self.mask.numel()
 
     @cached_property
@@ -83,7 +84,7 @@ class Packing:
 
     @cached_property
     def _pack(self) -> RowMap:
-        num_rows = self.num_tokens if self.is_full else max(ROWS, -(-self.num_tokens // ROWS) * ROWS)
+        num_rows = self.num_tokens if self.is_full else _rounded(self.num_tokens)
         spare = torch.arange(self.num_tokens, num_rows, device=self.mask.device)
         return RowMap(torch.cat([self._cells, torch.zeros_like(spare)]), spare)
 
@@ -128,6 +129,12 @@ class Packing:
     def at(self, packed: Tensor, cells: Int[Tensor, " n"]) -> Tensor:
         """(R, ...) -> (n, ...): the rows of these of the B·L positions, which may repeat."""
         return packed.index_select(0, self.row_of_cell.flatten()[cells] if self.packs else cells)
+
+
+def _rounded(num_tokens: int) -> int:
+    """The rows of so many tokens: at most a thirty-second more than there are, or up to the next multiple of `ROWS`."""
+    multiple = max(ROWS, 1 << max(num_tokens.bit_length() - 6, 0))
+    return max(-(-num_tokens // multiple), 1) * multiple
 
 
 @dataclass(frozen=True)
