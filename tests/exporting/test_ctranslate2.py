@@ -64,6 +64,7 @@ INEXPRESSIBLE: dict[str, dict[str, Any]] = {
     "decoder_token_norm = 'sentence'": {"decoder_token_norm": "sentence"},
     "values = 'tokens'": {"values": "tokens"},
     "values = 'both'": {"values": "both"},
+    "qk_norm = 'l2'": {"qk_norm": "l2"},
     "self_score = 'zero'": {"self_score": "zero"},
     "self_score = 'exclude'": {"self_score": "exclude"},
     "self_score = 'zero_weights'": {"self_score": "zero_weights"},
@@ -73,6 +74,7 @@ INEXPRESSIBLE: dict[str, dict[str, Any]] = {
     "positions = 'alibi'": {"positions": "alibi"},
     "attention_window = 4": {"attention_window": 4},
     "norm = 'both'": {"norm": "both"},
+    "norm_kind = 'scale'": {"norm_kind": "scale"},
 }
 AXES = {**EXPRESSED, "residual_weight": (1.0, 3.0)}
 DRAWN = list(tests.axes.one_for_each_value(AXES, **TINY, max_length=24))

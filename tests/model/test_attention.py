@@ -49,6 +49,43 @@ def transcription(attention: Attention, x: Tensor, values: Tensor, allowed: list
     return torch.cat(heads, dim=1) @ attention.output.weight.T + attention.output.bias
 
 
+def cosine_scores(attention: Attention, x: Tensor, y: Tensor, gain: float) -> Tensor:
+    """Arxiv 2010.04245, 3: g q_i·k_j / (||q_i|| ||k_j||), one head, query and key at a time."""
+    q, k = attention.query(x), attention.key(y)
+    scores = torch.zeros(2, len(x), len(y))
+    for h in range(2):
+        for i in range(len(x)):
+            for j in range(len(y)):
+                a, b = q[i, 3 * h : 3 * h + 3], k[j, 3 * h : 3 * h + 3]
+                scores[h, i, j] = gain * (a @ b) / math.sqrt((a @ a) * (b @ b))
+    return scores
+
+
+@pytest.mark.parametrize("of_self", [True, False])
+def test_qk_norm_scores_are_cosines_times_a_number(of_self: bool) -> None:
+    a = architecture(qk_norm="l2")
+    attention = Attention(a, Positions(a, causal=False) if of_self else None).eval()
+    assert isinstance(attention.qk_norm.gain, nn.Parameter)
+    assert attention.qk_norm.gain.item() == pytest.approx(math.log2(64 * 63))
+    attention.qk_norm.gain.data.fill_(5.0)
+    x = torch.randn(5, 6)
+    y = x if of_self else torch.randn(4, 6)
+    queries, keys = (Packing(torch.ones(1, len(z), dtype=torch.bool)) for z in (x, y))
+    with torch.no_grad(), record(attention) as recorded:
+        out = attention(x, y, y, Blocks(queries, queries if of_self else keys, num_heads=2))
+        weights = cosine_scores(attention, x, y, 5.0).softmax(2)
+        heads = [w @ v for w, v in zip(weights, attention.value(y).split(3, dim=1), strict=True)]
+        wanted = attention.output(torch.cat(heads, dim=1))
+    torch.testing.assert_close(recorded[""][0][0], weights, atol=1e-5, rtol=0)
+    torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)
+
+
+def test_heads_with_a_norm_are_not_absorbed_however_wide() -> None:
+    wide = {"head_dim": 24, "d_token": 6}
+    assert Attention(architecture(**wide), None).is_absorbed
+    assert not Attention(architecture(**wide, qk_norm="l2"), None).absorbs(1.0)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("d_value", [6, 3])
 def test_multi_head_attention(causal: bool, d_value: int) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from repose.model.architecture import Architecture, InputNorm, SelfScore
+from repose.model.architecture import Architecture, InputNorm, Norm, SelfScore
 from repose.model.attention import Attention
 from repose.model.audit import audit
 from repose.model.kernels.blocks import Blocks
@@ -18,7 +18,7 @@ from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions, UntiedPositions, buckets, positions_of
 from repose.model.presets import PRESETS, preset
-from repose.model.sublayer import Sublayer
+from repose.model.sublayer import ScaleNorm, Sublayer
 from repose.model.transformer import Transformer, build
 
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 3, "d_ff": 16, "max_length": 40}
@@ -89,6 +89,45 @@ def test_both_norms_are_before_and_after_the_sublayer() -> None:
     x, f = torch.randn(5, 6), nn.Linear(6, 6)
     wanted = layer_norm(2 * x + f(layer_norm(x, 1e-6)), 1e-6)
     torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
+
+
+# --- ScaleNorm ---
+
+
+def scale_norm(x: Tensor, gain: float) -> Tensor:
+    """The equation of arXiv 1910.05895, row by row."""
+    return torch.stack([gain * row / math.sqrt(sum(n * n for n in row.tolist())) for row in x])
+
+
+@pytest.mark.parametrize("norm", ["post", "pre", "both"])
+def test_scale_norm_stands_where_layer_norm_does(norm: Norm) -> None:
+    sublayer = Sublayer(Architecture(d_token=6, norm=norm, norm_kind="scale"), 0.0)
+    for number, each in enumerate(m for m in sublayer.modules() if isinstance(m, ScaleNorm)):
+        assert each.gain.item() == pytest.approx(math.sqrt(6))
+        each.gain.data.fill_(2.0 + number)
+    x, f = torch.randn(5, 6), nn.Linear(6, 6)
+    match norm:
+        case "post":
+            wanted = scale_norm(x + f(x), 2.0)
+        case "pre":
+            wanted = x + f(scale_norm(x, 2.0))
+        case "both":
+            wanted = scale_norm(x + f(scale_norm(x, 3.0)), 2.0)
+    torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
+
+
+def test_scale_norm_has_one_number_and_takes_the_place_of_every_layer_norm() -> None:
+    norms = {name: p for name, p in make("scale-norm").named_parameters() if "norm" in name}
+    assert len(norms) == 2 * 2 + 2 * 3 + 2  # of two encoder layers, two decoder layers, and after each stack
+    assert all(p.numel() == 1 for p in norms.values())
+
+
+def test_scale_norm_of_zeros_is_zeros_and_has_a_gradient() -> None:
+    norm, x = ScaleNorm(6, eps=1e-5), torch.zeros(2, 6, requires_grad=True)
+    norm(x).sum().backward()
+    assert x.grad is not None
+    assert norm(x).abs().max() == 0
+    assert x.grad.isfinite().all()
 
 
 # --- weighted residual connection ---

@@ -15,7 +15,9 @@ EXPRESSED: Mapping[str, tuple[object, ...]] = {
     "values": ("hidden",),
     "input_norm": ("none", "sum", "separate"),
     "norm": ("post", "pre"),
+    "norm_kind": ("layer",),
     "attention_window": (None,),
+    "qk_norm": ("none",),
     "self_score": ("keep",),
     "score_residual": ("none",),
     "tie_embeddings": ("all", "output", "none"),
@@ -42,7 +44,9 @@ _REASONS: Mapping[tuple[str, object], str] = {
     **{("self_score", kind): _OWN for kind in ("zero", "exclude", "zero_weights")},
     **{("positions", kind): _UNTIED for kind in ("untied", "untied_relative")},
     ("positions", "alibi"): "lowers scores on both sides in the encoder, which CTranslate2 does in decoders alone",
+    ("qk_norm", "l2"): "would be CTranslate2's norm of queries and keys, which this export does not write",
     ("score_residual", "previous_layer"): "hands scores on to the next layer, which CTranslate2's forget",
+    ("norm_kind", "scale"): "would be CTranslate2's norm without a mean, which this export does not write",
     ("norm", "both"): "normalises before the sublayer and after the sum, where CTranslate2 has one of the two",
 }
 """Why a value cannot be expressed, for those that somebody has looked at."""

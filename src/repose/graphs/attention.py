@@ -15,6 +15,7 @@ from repose.model.attention import Attention
 from repose.model.kernels.absorption import absorb
 from repose.model.kernels.linear import Linear, SideBySide
 from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
+from repose.model.qk_norm import EPS
 
 
 class Keys(NamedTuple):
@@ -61,6 +62,7 @@ class GraphAttention:
         self._key = _arrays(key.weight, key.bias)
         values = [value.first, value.second] if isinstance(value, SideBySide) else [value]
         self._values = [_arrays(x.weight, x.bias) for x in values]
+        self._gain = None if attention.qk_norm.gain is None else array(attention.qk_norm.gain)
         self._rotary = positions if isinstance(positions, Rotary) else None
         if self._rotary is not None:
             # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
@@ -73,7 +75,7 @@ class GraphAttention:
         g, q = self._graph, self._graph.linear(x, *self._query)
         inner = (1, -1, self._width) if self.is_absorbed else (-1, self.groups, self._width)
         shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
-        grouped = g.reshaped(q, shape)
+        grouped = self._normed(g.reshaped(q, shape), self._gain)
         return grouped if self.is_absorbed else g.transposed(grouped, 0, 2, 1, 3)  # of (B, W I, G, c)
 
     @property
@@ -83,7 +85,15 @@ class GraphAttention:
     def new_queries(self, x: Value) -> Value:
         """The queries of a step: (R, D) -> (R, G, I, c)."""
         g = self._graph
-        return g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
+        grouped = g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
+        return self._normed(grouped, self._gain)
+
+    def _normed(self, x: Value, gain: Array | None) -> Value:
+        """`model.qk_norm.QkNorm`, of queries or keys (.., c): of length 1, times `gain`."""
+        if self._gain is None:
+            return x
+        g, unit = self._graph, self._graph.unit(x, EPS)
+        return unit if gain is None else g.mul(unit, g.constant(gain))
 
     def read(self, x: Value, tokens: Value | None) -> tuple[Value, Value, Value]:
         """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
@@ -99,17 +109,18 @@ class GraphAttention:
         rows = g.reshaped(g.linear(x, weight, bias), (0, len(of_x) * self.groups, 1, -1))
         found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
         values = g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)) if tokens else found[2]
-        return found[0], found[1], values
+        return self._normed(found[0], self._gain), self._normed(found[1], None), values
 
     def by_token(self, x: Value) -> Value:
         """Keys or values of a step's rows, (R, G, 1, c)."""
         return self._graph.reshaped(x, (0, 1, 1, -1)) if self.is_absorbed else x
 
     def keys_and_values(self, x: Value, tokens: Value | None) -> tuple[Value, Value]:
-        """(B, K, D) and (B, K, M) -> (B, K, G c) and (B, K, G e). `tokens` as for `read`."""
+        """(B, K, D) and (B, K, M) -> (B, G, K, c) and (B, G, K, e). `tokens` as for `read`."""
         if self.is_absorbed:
-            return x, tokens or x
-        return self._graph.linear(x, *self._key), self._values_of(x, tokens)
+            return self._by_group(x), self._by_group(tokens or x)
+        keys = self._by_group(self._graph.linear(x, *self._key))
+        return self._normed(keys, None), self._by_group(self._values_of(x, tokens))
 
     def _values_of(self, x: Value, tokens: Value | None) -> Value:
         g = self._graph
@@ -117,7 +128,7 @@ class GraphAttention:
         values = [g.linear(y, *weights) for y, weights in zip(values_from, self._values, strict=True)]
         return values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
 
-    def by_group(self, x: Value) -> Value:
+    def _by_group(self, x: Value) -> Value:
         """(B, K, G c) -> (B, G, K, c)."""
         g = self._graph
         if self.groups == 1:

@@ -22,6 +22,8 @@ COMPUTED: Mapping[str, tuple[object, ...]] = {
     "values": ("hidden", "tokens", "both"),
     "input_norm": ("none", "sum", "separate"),
     "norm": ("post", "pre", "both"),
+    "norm_kind": ("layer", "scale"),
+    "qk_norm": ("none", "l2"),
     "self_score": ("keep", "zero", "exclude", "zero_weights"),
     "score_residual": ("none", "previous_layer"),
     "tie_embeddings": ("all", "output", "none"),

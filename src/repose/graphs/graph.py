@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from repose.model.sublayer import ScaleNorm
 from repose.system.errors import ConfigError
 
 OPSET = 18
@@ -205,14 +206,21 @@ class Graph:
         return str(self.op("Softmax", a, axis=-1))
 
     def norm(self, x: Value, layer: Any) -> Value:
-        """A `torch.nn.LayerNorm` with gain and bias; x as it is for an `Identity`. Raises TypeError for another norm,
-        and for None: where a variant has no norm, its caller says so."""
+        """A `torch.nn.LayerNorm` with gain and bias, a `ScaleNorm`, or x as it is for an `Identity`. Raises TypeError
+        for another norm, and for None: where a variant has no norm, its caller says so."""
         if isinstance(layer, nn.Identity):
             return x
+        if isinstance(layer, ScaleNorm):
+            return self.mul(self.unit(x, layer.eps), self.constant(array(layer.gain)))
         if not isinstance(layer, nn.LayerNorm) or layer.weight is None or layer.bias is None:
             raise TypeError(f"Graph.norm computes layer norms with gain and bias, not {layer}: write its graph there")
         weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
         return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
+
+    def unit(self, x: Value, eps: float) -> Value:
+        """x / ||x|| over the last axis, x / eps where ||x|| is less."""
+        length = self.op("ReduceL2", x, self.ints(-1), keepdims=1)
+        return self.div(x, self.op("Max", length, self.constant(eps)))
 
     def range(self, end: Value) -> Value:
         """0 to before `end`, a scalar int64."""

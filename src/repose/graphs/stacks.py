@@ -215,7 +215,7 @@ class _EncoderGraph(_StackGraph):
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
             queries = attention.turned(attention.queries(y), at)
-            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(y, values))
+            keys, vals = attention.keys_and_values(y, values)
             added = self._spread(attention, bias, has_queries=a.attention_window is not None)
             if scores is not None:
                 added = g.add(added, self._spread(attention, scores, has_queries=True))
@@ -244,7 +244,7 @@ class _EncoderGraph(_StackGraph):
         attentions = [GraphAttention(g, layer.cross_attention, None) for layer in layers]
         # Absorbed, every layer reads the same.
         for index, attention in enumerate(attentions[:1] if attentions[0].is_absorbed else attentions):
-            keys, vals = (attention.by_group(v) for v in attention.keys_and_values(x, values))
+            keys, vals = attention.keys_and_values(x, values)
             for name, value in ((f"keys_{index}", g.transposed(keys, 0, 1, 3, 2)), (f"values_{index}", vals)):
                 shape: list[int | str] = ["B", attention.groups, "S", "c"]
                 g.output(name, value, [*shape[:2], *(shape[2:] if name.startswith("v") else shape[:1:-1])])

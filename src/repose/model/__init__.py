@@ -9,6 +9,7 @@ positions.py            how the order of tokens is known
 token_norm.py           token normalization
 layers.py, sublayer.py  the layers of the stacks; dropout, residual and norm around every part of a layer
 attention.py            multi-head attention over whole sentences
+qk_norm.py              a norm of queries and keys
 scores.py               what happens between Q Kᵀ and the mean of values
 cached_attention.py     attention of one more token, for decoding
 kernels/                what makes it fast: packed rows, blocks, products, the cache

@@ -26,6 +26,8 @@ TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
 Values = Literal["hidden", "tokens", "both"]
 InputNorm = Literal["none", "sum", "separate"]
 Norm = Literal["post", "pre", "both"]
+NormKind = Literal["layer", "scale"]
+QkNormKind = Literal["none", "l2"]
 SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
 ScoreResidual = Literal["none", "previous_layer"]
 Initialisation = Literal["xavier", "keras", "fairseq", "kaiming"]
@@ -74,9 +76,13 @@ class Architecture:
     input_norm: InputNorm = "none"
     """Full layer normalization: layer norm of tokens and of positions (separate), or of their sum."""
     norm: Norm = "post"
-    """Layer norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
+    """The norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
+    norm_kind: NormKind = "layer"
+    """What `norm` is: layer norm, or the row brought to one learned length (ScaleNorm)."""
     residual_weight: Positive = 1.0
     """k of the weighted residual connection F(x) + kx."""
+    qk_norm: QkNormKind = "none"
+    """Queries and keys as they are, or each of length 1 with a learned scale of their products (QK-norm)."""
     self_score: SelfScore = "keep"
     """A token's attention to its own position: kept, score zero before softmax, excluded, or weight zero after."""
     score_residual: ScoreResidual = "none"
@@ -117,7 +123,7 @@ class Architecture:
     output_bias: bool = False
     """Whether the projection to the target vocabulary has a bias."""
     norm_eps: Positive = 1e-5
-    """Epsilon of layer normalization."""
+    """Epsilon of layer normalization; the least length that ScaleNorm divides by."""
     token_norm_eps: Positive = 1e-6
     """Epsilon of token normalization."""
 

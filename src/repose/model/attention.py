@@ -19,6 +19,7 @@ from repose.model.kernels.linear import Linear, SideBySide, linear
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import packs
 from repose.model.positions import Positions
+from repose.model.qk_norm import QkNorm
 from repose.model.scores import Scores
 
 ABSORBED_AT = 0.75
@@ -28,7 +29,7 @@ ABSORBED_AT = 0.75
 class Attention(nn.Module):
     """MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V.
 
-    Vaswani et al. 3.2.2; `Scores` says what may happen between the product and the softmax.
+    Vaswani et al. 3.2.2; `QkNorm` says what may happen before the product, `Scores` what between it and the softmax.
 
     Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-14: the token embeddings), or
     hidden states and token embeddings side by side, each for half of the heads. The scale is 1/sqrt(head_dim);
@@ -51,7 +52,8 @@ class Attention(nn.Module):
         super().__init__()
         width = a.num_heads * a.head_dim
         self.num_heads, self.head_dim = a.num_heads, a.head_dim
-        self.scale = a.head_dim**-0.5 if positions is None else positions.scale(a.head_dim)
+        self.qk_norm = QkNorm(a)
+        self.scale = self.qk_norm.scale(a.head_dim**-0.5 if positions is None else positions.scale(a.head_dim))
         self.scores = Scores(a, of_self=positions is not None)
         self.dropout = Dropout(a.attention_dropout)
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
@@ -66,9 +68,10 @@ class Attention(nn.Module):
                 assert_never(a.values)
         self.output = Linear(width, a.d_model, bias=a.attention_bias)
         turns = positions is not None and positions.turns
-        self.may_absorb = self.scores.allow_absorption and not turns and isinstance(self.value, Linear)
-        """Whether heads may be absorbed, in whole sentences as in decoding; what turns is no product of projections,
-        and heads that read different values share none."""
+        stays = self.qk_norm.is_none and not turns
+        self.may_absorb = self.scores.allow_absorption and stays and isinstance(self.value, Linear)
+        """Whether heads may be absorbed, in whole sentences as in decoding; what turns or has a norm is no product of
+        projections, and heads that read different values share none."""
         self.is_absorbed = self.absorbs(ABSORBED_AT)
 
     def absorbs(self, share: float) -> bool:
@@ -85,7 +88,8 @@ class Attention(nn.Module):
         """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
         if self.is_absorbed and packs(queries_from.device):
             return self._absorbed(queries_from, keys_from, values_from, blocks)
-        queries, keys = blocks.turn(self.query(queries_from)), blocks.turn(self.key(keys_from))
+        queries, keys = self.qk_norm.queries(self.query(queries_from)), self.qk_norm.keys(self.key(keys_from))
+        queries, keys = blocks.turn(queries), blocks.turn(keys)
         values = self.value(values_from)
         if self._may_fuse and not packs(queries.device):
             return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout))

@@ -66,7 +66,7 @@ class CachedAttention:
     def __init__(self, attention: Attention) -> None:
         query, key, value, output = attention.query, attention.key, attention.value, attention.output
         self.is_absorbed = attention.absorbs(1.0)
-        self.scores = attention.scores
+        self.scores, self.qk_norm = attention.scores, attention.qk_norm
         self.num_heads, self.num_groups = attention.num_heads, 1 if self.is_absorbed else attention.num_heads
         self.key, self.value = key, value
         self._value_bias: Tensor | None = None
@@ -95,6 +95,7 @@ class CachedAttention:
             query, key, value = self._all(x).chunk(3, dim=1)
         else:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
+        query, key = self.qk_norm.queries(query), self.qk_norm.keys(key)
         query, key = reach.turn(query), reach.turn(key)  # keys are cached turned
         same = self.is_absorbed and value is key
         cached = cache.extend(self, *(self._groups(y) for y in ((key,) if same else (key, value))))
@@ -110,7 +111,8 @@ class CachedAttention:
         """Attention to the memory, which may be None once the cache has its keys and values."""
         owner = Memory if self.is_absorbed else self  # absorbed, every layer reads the same
         cached = cache.of_memory(owner, lambda: self._of_memory(memory))
-        weights = self._weights(cache.beams.gather(self.query(x)), cached[0], reach.bias, reach)
+        queries = cache.beams.gather(self.qk_norm.queries(self.query(x)))
+        weights = self._weights(queries, cached[0], reach.bias, reach)
         out = self.output(cache.beams.scatter(_heads(weights, cached[-1])))
         if cache.has_source is not None and self._value_bias is not None:
             out = out - (1 - cache.has_source[cache.beams.sentences].view(-1, 1)) * self._value_bias
@@ -120,7 +122,7 @@ class CachedAttention:
         assert memory is not None, "the first step of a cache needs the memory"
         rows = [memory.hidden] if memory.values is memory.hidden else [memory.hidden, memory.values]
         if not self.is_absorbed:
-            rows = [self.key(rows[0]), self.value(rows[-1])]
+            rows = [self.qk_norm.keys(self.key(rows[0])), self.value(rows[-1])]
         return [self._groups(memory.packing.pad(x)).transpose(1, 2).contiguous() for x in rows]
 
     def _groups(self, x: Float[Tensor, "*N Gc"]) -> Float[Tensor, "*N G c"]:

@@ -17,6 +17,7 @@ from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Memory, Packing
 from repose.model.layers import DecoderLayer, EncoderLayer
 from repose.model.positions import Positions, positions_of
+from repose.model.sublayer import norm_of
 from repose.model.token_norm import TokenNorm
 from repose.system.token_ids import PAD
 
@@ -95,7 +96,7 @@ def _final_norm(a: Architecture) -> nn.Module:
     """After the last layer."""
     match a.norm:
         case "pre":
-            return nn.LayerNorm(a.d_model, eps=a.norm_eps)
+            return norm_of(a)
         case "post" | "both":
             return nn.Identity()
         case _:
