@@ -555,7 +555,8 @@ def test_a_file_beside_goes_before_a_shipped_name(tmp_path: Path, monkeypatch: p
 
 def test_every_field_is_classified() -> None:
     classified = [*MOVES, *MOVES_TOGETHER, *STAYS]
-    assert not set(FIELDS) - set(classified), "add them to MOVES, with another value than the default recipe's"
+    missing = set(FIELDS) - set(classified)
+    assert not missing, f"add {missing} to MOVES, with another value than the default recipe's"
     assert sorted(classified) == sorted(FIELDS)
     assert {f"training.{name}" for name in NOT_IN_RUN_ID} <= set(STAYS)
 

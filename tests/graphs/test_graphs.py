@@ -170,6 +170,7 @@ def test_a_new_axis_is_refused_unless_it_is_as_before() -> None:
 def test_the_values_that_graphs_compute_are_values() -> None:
     for name, kind in get_type_hints(Architecture).items():
         if get_origin(kind) is Literal and name != "initialisation":
+            assert name in COMPUTED, f"add {name} to COMPUTED in graphs/coverage.py"
             assert set(COMPUTED[name]) <= set(get_args(kind))
 
 

@@ -301,7 +301,7 @@ class TrainingConfig:
     adam_eps: Positive = 1e-9
     """Adam's epsilon."""
     weight_decay: NotNegative = 0.0
-    """Weight decay."""
+    """Weight decay, of all weights: biases and gains of norms, too."""
     weight_decay_kind: Literal["decoupled", "l2"] = "decoupled"
     """Decay of the weights themselves (AdamW), or added to the gradient (L2)."""
     label_smoothing: Probability = 0.0

@@ -78,7 +78,7 @@ class Architecture:
     norm: Norm = "post"
     """The norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
     norm_kind: NormKind = "layer"
-    """What `norm` is: layer norm, or the row brought to one learned length (ScaleNorm)."""
+    """What `norm` is: layer norm, or the row brought to one learned length (ScaleNorm). Others stay layer norms."""
     residual_weight: Positive = 1.0
     """k of the weighted residual connection F(x) + kx."""
     qk_norm: QkNormKind = "none"
