@@ -75,7 +75,7 @@ class GraphAttention:
         g, q = self._graph, self._graph.linear(x, *self._query)
         inner = (1, -1, self._width) if self.is_absorbed else (-1, self.groups, self._width)
         shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
-        grouped = self._normed(g.reshaped(q, shape), self._gain)
+        grouped = self._normed_queries(g.reshaped(q, shape))
         return grouped if self.is_absorbed else g.transposed(grouped, 0, 2, 1, 3)  # of (B, W I, G, c)
 
     @property
@@ -86,14 +86,16 @@ class GraphAttention:
         """The queries of a step: (R, D) -> (R, G, I, c)."""
         g = self._graph
         grouped = g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
-        return self._normed(grouped, self._gain)
+        return self._normed_queries(grouped)
 
-    def _normed(self, x: Value, gain: Array | None) -> Value:
-        """`model.qk_norm.QkNorm`, of queries or keys (.., c): of length 1, times `gain`."""
-        if self._gain is None:
-            return x
-        g, unit = self._graph, self._graph.unit(x, EPS)
-        return unit if gain is None else g.mul(unit, g.constant(gain))
+    def _normed_queries(self, x: Value) -> Value:
+        """`model.qk_norm.QkNorm.queries`, (.., c)."""
+        g = self._graph
+        return x if self._gain is None else g.mul(g.unit(x, EPS), g.constant(self._gain))
+
+    def _normed_keys(self, x: Value) -> Value:
+        """`model.qk_norm.QkNorm.keys`, (.., c)."""
+        return x if self._gain is None else self._graph.unit(x, EPS)
 
     def read(self, x: Value, tokens: Value | None) -> tuple[Value, Value, Value]:
         """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
@@ -109,7 +111,7 @@ class GraphAttention:
         rows = g.reshaped(g.linear(x, weight, bias), (0, len(of_x) * self.groups, 1, -1))
         found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
         values = g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)) if tokens else found[2]
-        return self._normed(found[0], self._gain), self._normed(found[1], None), values
+        return self._normed_queries(found[0]), self._normed_keys(found[1]), values
 
     def by_token(self, x: Value) -> Value:
         """Keys or values of a step's rows, (R, G, 1, c)."""
@@ -120,7 +122,7 @@ class GraphAttention:
         if self.is_absorbed:
             return self._by_group(x), self._by_group(tokens or x)
         keys = self._by_group(self._graph.linear(x, *self._key))
-        return self._normed(keys, None), self._by_group(self._values_of(x, tokens))
+        return self._normed_keys(keys), self._by_group(self._values_of(x, tokens))
 
     def _values_of(self, x: Value, tokens: Value | None) -> Value:
         g = self._graph
