@@ -65,6 +65,19 @@ def test_a_training_on_it_resumes(device: str, training: dict[str, Any], lab: An
     assert train(job, tmp_path, device=device, workers=1, progress="none").status == "done"
 
 
+@pytest.mark.parametrize("first", [True, False], ids=["from it", "to it"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_training_moves_to_and_from_it(device: str, first: bool, lab: Any, tmp_path: Path) -> None:
+    job = job_of(lab, "reinforced", epochs=2)
+    train(job, tmp_path / "usual", device="cpu", workers=1, progress="none")
+    order = (device, "cpu") if first else ("cpu", device)
+    train(job, tmp_path / "moved", device=order[0], workers=1, progress="none", stop_after=3)
+    assert train(job, tmp_path / "moved", device=order[1], workers=1, progress="none").status == "done"
+    for mine, theirs in zip(lab.figures(tmp_path / "moved"), lab.figures(tmp_path / "usual"), strict=True):
+        assert mine.pop("kind") == theirs.pop("kind")
+        assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+
+
 class Watched(Replays):
     """All that are made, for a look at them."""
 
@@ -193,3 +206,23 @@ def test_it_translates_scores_and_audits_as_the_cpu(device: str, lab: Any, tmp_p
     assert its_scores == pytest.approx(scores, abs=1e-3)
     assert passed
     assert its_passed
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_was_trained_on_it_is_an_ensemble_and_is_exported(device: str, lab: Any, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        train(lab.job(epochs=10, seed=seed), tmp_path / str(seed), device=device, workers=1, progress="none")
+    members = [tmp_path / str(seed) / "model" for seed in (0, 1)]
+    sources, found = ["red sun", "one two tree", "fish moon blue red"], []
+    for its in ("cpu", device):
+        with repose.load(members, device=its, engine="torch", workers=1) as ensemble:
+            made = ensemble.translate(sources, beam_size=4)
+        found.append(([t.text for t in made], [t.score for t in made]))
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], abs=1e-3)
+    repose.export(members[0], to="onnx", out=tmp_path / "onnx")
+    texts = []
+    for exported, its in ((tmp_path / "onnx", "cpu"), (members[0], device)):
+        with repose.load(exported, device=its, workers=1) as translator:
+            texts.append([t.text for t in translator.translate(sources, beam_size=4)])
+    assert texts[0] == texts[1]

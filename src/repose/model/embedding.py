@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture, EmbeddingScale, TokenNormKind, Values
+from repose.model.kernels.beside import active
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.packing import Packing
@@ -59,6 +60,11 @@ class _Table(nn.Embedding):
     def reset_parameters(self) -> None:
         if not self.weight.is_meta:  # torch would import its compiler to draw nothing
             super().reset_parameters()
+
+    def forward(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
+        if (beside := active()) is not None:
+            return beside.embedding(ids, self.weight)
+        return super().forward(ids)
 
 
 class Embedding(nn.Module):

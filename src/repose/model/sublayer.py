@@ -11,7 +11,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
+from repose.model.kernels.beside import active
 from repose.model.kernels.dropout import Dropout
+
+
+class LayerNorm(nn.LayerNorm):
+    """(x - mean) / sqrt(variance + eps) * gain + bias of each row (Ba et al. 2016, arXiv 1607.06450)."""
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        if (beside := active()) is not None:
+            return beside.layer_norm(x, self.weight, self.bias, self.eps)
+        return super().forward(x)
 
 
 class ScaleNorm(nn.Module):
@@ -33,7 +43,7 @@ def norm_of(a: Architecture) -> nn.Module:
     """A norm of the residual stream: of a sublayer, or of what the last layer gives."""
     match a.norm_kind:
         case "layer":
-            return nn.LayerNorm(a.d_model, eps=a.norm_eps)
+            return LayerNorm(a.d_model, eps=a.norm_eps)
         case "scale":
             return ScaleNorm(a.d_model, eps=a.norm_eps)
         case _:

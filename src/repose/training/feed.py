@@ -1,8 +1,11 @@
 """What each update computes on: this worker's share of each global batch, as tensors."""
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -13,6 +16,10 @@ from repose.data.batching import Batches, share
 from repose.training.distributed import World
 from repose.training.job import Examples, TrainingTask
 from repose.training.loss import SPARE
+
+T = TypeVar("T")
+_AHEAD = 2
+"""Batches that a thread makes for a GPU before they are asked for."""
 
 
 class GlobalBatch(NamedTuple):
@@ -70,6 +77,18 @@ def is_replayed(task: TrainingTask, device: torch.device) -> bool:
     return device.type == "cuda" and task.allows_cuda_graphs
 
 
+def ahead(makers: Iterable[Callable[[], T]], initializer: Callable[[], object]) -> Iterator[T]:
+    """What each of the makers returns, in their order; a thread calls up to `_AHEAD` before they are asked for."""
+    with ThreadPoolExecutor(1, initializer=initializer) as thread:
+        made: deque[Future[T]] = deque()
+        for make in makers:
+            made.append(thread.submit(make))
+            if len(made) > _AHEAD:
+                yield made.popleft().result()
+        while made:
+            yield made.popleft().result()
+
+
 class Feed:
     """The global batches of an epoch as one worker sees them."""
 
@@ -87,15 +106,21 @@ class Feed:
         self._world, self._num_micro_batches = world, num_micro_batches
 
     def epoch(self, epoch: int, start: int) -> Iterator[GlobalBatch]:
-        """The global batches of one epoch, from batch `start` on."""
-        examples = self._sampler(epoch)
+        """The global batches of one epoch, from batch `start` on; for a GPU, a thread makes them ahead of their use."""
+        device, makers = self._world.device, self._makers(epoch, start)
+        if device.type == "cuda":
+            return ahead(makers, partial(torch.cuda.set_device, device))
+        return (make() for make in makers)
+
+    def _makers(self, epoch: int, start: int) -> Iterator[Callable[[], GlobalBatch]]:
+        make = partial(self._global_batch, self._sampler(epoch))
         following: NDArray[np.int64] | None = None
         for indices in self._batches.epoch(epoch, start):
             if following is not None:
-                yield self._global_batch(examples, following, last=False)
+                yield partial(make, following, last=False)
             following = indices
         if following is not None:
-            yield self._global_batch(examples, following, last=True)
+            yield partial(make, following, last=True)
 
     def _global_batch(self, examples: Examples, indices: NDArray[np.int64], *, last: bool) -> GlobalBatch:
         lengths = examples.tgt_lengths[indices]

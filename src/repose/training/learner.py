@@ -1,6 +1,7 @@
 """A model that learns: the gradient of a global batch, clipping, and Adam's step."""
 
 import hashlib
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from repose.config.experiment import TrainingConfig
+from repose.model.kernels.beside import Beside
 from repose.model.kernels.linear import training_products
 from repose.model.token_norm import TokenNorm
 from repose.training.distributed import World
@@ -61,6 +63,10 @@ class FlatParameters:
             self._parameters[name].data = view.copy_(self._parameters[name].data)
             self._parameters[name].grad = gradient_of
 
+    def narrow(self, flat: Tensor) -> dict[Tensor, Tensor]:
+        """Each parameter's part of a flat tensor, by parameter."""
+        return {self._parameters[name]: view for name, view in self.views(flat).items()}
+
     def backward(self, loss: Float[Tensor, ""], *, at_once: bool) -> None:
         """Add the gradient of `loss` to the flat one; `at_once` in one operation, not one for each parameter."""
         if not at_once:
@@ -88,6 +94,14 @@ class Learner:
         self._steps = torch.zeros((), device=world.device)
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
         self._replays = Replays() if is_replayed(task, world.device) else None
+        self._narrow: Tensor | None = None
+        """On a GPU, the weights in bf16, where products are."""
+        self._beside: Beside | None = None
+        if world.device.type == "cuda":
+            if config.precision == "bf16":
+                self._narrow = self._weights.to(torch.bfloat16)
+            narrow = {} if self._narrow is None else self._flat.narrow(self._narrow)
+            self._beside = Beside(torch.cuda.Stream(world.device), narrow)
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
@@ -132,11 +146,15 @@ class Learner:
 
     def _forward_and_backward(self, micro_batch: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
         """Add the gradient of a micro-batch's loss over `num_tokens` to the others; returns loss, nll and correct."""
-        config = self.config
-        with training_products():
-            with torch.autocast(self.world.device.type, torch.bfloat16, enabled=config.precision == "bf16"):
+        config, kind = self.config, self.world.device.type
+        if self._narrow is not None:
+            self._narrow.copy_(self._weights)
+        with training_products(), self._beside.active() if self._beside else nullcontext():
+            with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
                 sums = self.task.training_loss(self.model, micro_batch, config)
-            self._flat.backward(sums.loss / num_tokens, at_once=self.world.device.type != "cpu")
+            self._flat.backward(sums.loss / num_tokens, at_once=kind != "cpu")
+        if self._beside is not None:
+            self._beside.join()
         return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 
     def step(self, learning_rate: float) -> None:

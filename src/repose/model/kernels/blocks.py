@@ -76,7 +76,9 @@ class Blocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Queries or keys as they enter the scores."""
-        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
+        if self._positions is None or not self._positions.turns:
+            return rows
+        return self._positions.turn(rows, self._packing.columns)
 
     @cached_property
     def tokens(self) -> "Layout":

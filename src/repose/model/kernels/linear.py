@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from repose.model.kernels.beside import active
 from repose.system.device import own_defaults
 from repose.system.errors import ConfigError, ReposeError
 
@@ -114,7 +115,10 @@ def is_quantized(model: nn.Module) -> bool:
 
 
 def linear(x: Float[Tensor, "*N D_in"], weight: Float[Tensor, "D_out D_in"], bias: Tensor | None = None) -> Tensor:
-    """x weightᵀ + bias: (*N, D_out). With gradients, by the library that `training_products` has chosen."""
+    """x weightᵀ + bias: (*N, D_out). With gradients, by the library that `training_products` has chosen, or as
+    `Beside` does."""
+    if (beside := active()) is not None and weight.is_leaf:
+        return beside.linear(x, weight, bias)
     if torch.is_grad_enabled() or not _is_for_onednn(x, weight) or torch.is_autocast_enabled("cpu"):
         return F.linear(x, weight, bias)
     return matmul_nt(x, weight, bias)

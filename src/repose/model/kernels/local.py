@@ -50,7 +50,9 @@ class LocalBlocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """As in `Blocks`."""
-        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
+        if self._positions is None or not self._positions.turns:
+            return rows
+        return self._positions.turn(rows, self._packing.columns)
 
     @property
     def queries(self) -> "ChunkLayout":

@@ -1,0 +1,178 @@
+"""Gradients of weights on a GPU, computed beside those that other layers wait for.
+
+The operations of a small model leave most of a GPU idle, and nothing waits for the gradients of its weights before the
+step. So they have a stream of their own, where they are added to `.grad` at once. In bf16, all weights are converted in
+one operation instead of one for each.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+_BEHIND = 4
+"""Layers by which gradients of weights may be behind the others. Until then, what they are made of stays in memory."""
+
+
+class Beside:
+    """Computes layers so while it is `active`: those that ask for it."""
+
+    def __init__(self, stream: torch.cuda.Stream | None, narrow: Mapping[Tensor, Tensor]) -> None:
+        """`stream`: None is the present one. `narrow`: parameters, each with its copy for products under autocast."""
+        self._stream, self._narrow = stream, dict(narrow)
+        self._pending: deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]] = deque()
+        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}
+        """Made once for each number of rows, so that a GPU can replay what reads them."""
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within, layers of this thread are computed by it; a backward pass is over with `join`."""
+        token = _ACTIVE.set(self)
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
+
+    def linear(self, x: Float[Tensor, "*N D_in"], weight: Tensor, bias: Tensor | None) -> Float[Tensor, "*N D_out"]:
+        """x weightᵀ + bias. A backward pass adds to the `.grad` of both, and hands on none for them."""
+        return _Linear.apply(x, weight, bias, self)  # type: ignore[no-untyped-call]
+
+    def layer_norm(self, x: Float[Tensor, "*N D"], weight: Tensor, bias: Tensor, eps: float) -> Float[Tensor, "*N D"]:
+        """Layer norm of each row, likewise."""
+        return _LayerNorm.apply(x, weight, bias, eps, self)  # type: ignore[no-untyped-call]
+
+    def embedding(self, ids: Int[Tensor, "*N"], table: Float[Tensor, "V D"]) -> Float[Tensor, "*N D"]:
+        """Rows of a table, likewise."""
+        return _Embedding.apply(ids, table, self)  # type: ignore[no-untyped-call]
+
+    def read(self, parameter: Tensor) -> Tensor:
+        """What products read of it."""
+        narrow = torch.is_autocast_enabled(parameter.device.type)
+        return self._narrow.get(parameter, parameter) if narrow else parameter
+
+    def aside(self, compute: Callable[[], None], *read: Tensor) -> None:
+        """Call `compute`, which adds to gradients and reads these tensors, for the stream of its own."""
+        if self._stream is None:
+            compute()
+            return
+        present = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(present)
+        with torch.cuda.stream(self._stream):
+            compute()
+            self._pending.append((self._stream.record_event(), read))
+        if len(self._pending) > _BEHIND:
+            present.wait_event(self._pending.popleft()[0])
+
+    def join(self) -> None:
+        """Have the present stream wait for all gradients."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+        self._pending.clear()
+
+    def ones(self, number: int, like: Tensor) -> Float[Tensor, "1 R"]:
+        """A row of as many."""
+        key = number, like.dtype
+        if key not in self._ones:
+            self._ones[key] = like.new_ones(1, number)
+        return self._ones[key]
+
+
+def active() -> Beside | None:
+    """The one that is, in this thread, where gradients are needed."""
+    return _ACTIVE.get() if torch.is_grad_enabled() else None
+
+
+_ACTIVE: ContextVar[Beside | None] = ContextVar("gradients of weights beside the others", default=None)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, beside: Beside) -> Tensor:
+        matrix, offset = beside.read(weight), None if bias is None else beside.read(bias)
+        rows = x.to(matrix.dtype)
+        ctx.save_for_backward(rows, matrix)
+        ctx.beside, ctx.parameters, ctx.dtype = beside, (weight, bias), x.dtype
+        with torch.autocast(x.device.type, enabled=False):
+            return F.linear(rows, matrix, offset)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (weight, bias), (rows, matrix) = ctx.parameters, ctx.saved_tensors
+        ones = ctx.beside.ones(rows.numel() // rows.shape[-1], rows)
+
+        def add() -> None:
+            of_rows = grad.flatten(0, -2)
+            _add_product(weight, of_rows.t(), rows.flatten(0, -2))
+            if bias is not None:
+                _add_product(bias, ones, of_rows)  # torch's sum over rows takes a GPU three times as long
+
+        ctx.beside.aside(add, grad, rows)
+        return (grad @ matrix).to(ctx.dtype) if ctx.needs_input_grad[0] else None, None, None, None
+
+
+class _LayerNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, beside: Beside) -> Tensor:
+        wide = x.to(torch.promote_types(x.dtype, weight.dtype))
+        out, mean, rstd = torch.native_layer_norm(wide, weight.shape, weight, bias, eps)
+        ctx.save_for_backward(wide, mean, rstd)
+        ctx.beside, ctx.parameters, ctx.dtype = beside, (weight, bias), x.dtype
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (weight, bias), (x, mean, rstd) = ctx.parameters, ctx.saved_tensors
+        gradients = partial(
+            torch.ops.aten.native_layer_norm_backward, grad, x, weight.shape, mean, rstd, weight.detach(), bias.detach()
+        )
+
+        def add() -> None:
+            _, of_weight, of_bias = gradients([False, True, True])
+            _gradient(weight).add_(of_weight)
+            _gradient(bias).add_(of_bias)
+
+        ctx.beside.aside(add, grad, x, mean, rstd)
+        return gradients([True, False, False])[0].to(ctx.dtype), None, None, None, None
+
+
+class _Embedding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, ids: Tensor, table: Tensor, beside: Beside) -> Tensor:
+        ctx.save_for_backward(ids)
+        ctx.beside, ctx.table = beside, table
+        return F.embedding(ids, table)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None]:
+        (ids,) = ctx.saved_tensors
+
+        def add() -> None:
+            gradient = torch.ops.aten.embedding_dense_backward(grad, ids, len(ctx.table), -1, False)
+            _gradient(ctx.table).add_(gradient)
+
+        ctx.beside.aside(add, grad, ids)
+        return None, None, None
+
+
+def _gradient(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None, "a learner's parameters have gradients that are added to"
+    return parameter.grad
+
+
+def _add_product(parameter: Tensor, a: Tensor, b: Tensor) -> None:
+    total = _gradient(parameter).view(len(a), b.shape[1])
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    else:
+        total += torch.mm(a, b)

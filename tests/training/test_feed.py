@@ -1,0 +1,38 @@
+"""Batches that are made before they are asked for."""
+
+import threading
+from functools import partial
+
+import pytest
+
+from repose.training.feed import ahead
+
+
+def test_what_is_made_ahead_keeps_its_order() -> None:
+    first, made = threading.Event(), []
+
+    def make(number: int) -> int:
+        made.append((number, threading.current_thread() is threading.main_thread()))
+        if number == 2:
+            first.set()
+        return number
+
+    found = ahead((partial(make, number) for number in range(7)), lambda: None)
+    assert next(found) == 0
+    assert first.wait(60)  # two further ones, though nobody has asked
+    assert [0, *found] == list(range(7))
+    assert made == [(number, False) for number in range(7)]
+
+
+def test_an_error_comes_when_its_batch_is_asked_for() -> None:
+    def broken() -> int:
+        raise ValueError("no such row")
+
+    found = ahead([lambda: 1, broken, lambda: 2], lambda: None)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="no such row"):
+        next(found)
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    assert list(ahead([], lambda: None)) == []
