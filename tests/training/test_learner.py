@@ -1,5 +1,6 @@
 import dataclasses
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch.nn import functional as F
 
 from repose.config.experiment import TrainingConfig
 from repose.data.dataset import PairDataset
+from repose.model.architecture import DROPOUTS
+from repose.model.kernels.beside import Beside
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
 from repose.tasks.translation import TASK
@@ -47,6 +50,46 @@ def test_random_numbers_of_other_devices_are_left_alone(lab: Any, monkeypatch: p
 
 def gradients(model: Transformer) -> dict[str, torch.Tensor]:
     return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+
+
+class Late(Beside):
+    """As late as a GPU's stream of its own may be: its gradients were read when the first was asked for and are written
+    when they are waited for, so that what is added meanwhile is lost."""
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        super().__init__(None, {})
+        self._gradient, self._waiting = gradient, []
+
+    def aside(self, compute: Callable[[], None], *_: torch.Tensor) -> None:
+        if not self._waiting:
+            self._before = self._gradient.clone()
+        self._waiting.append(compute)
+
+    @torch.no_grad()
+    def join(self) -> None:
+        if self._waiting:
+            self._gradient.copy_(self._before)
+        while self._waiting:
+            self._waiting.pop(0)()
+
+
+@pytest.mark.parametrize("training", [{}, {"r_drop": 1.0}], ids=str)
+@pytest.mark.parametrize("name", ["reinforced", "transformer-tiny"])
+def test_what_is_computed_beside_is_waited_for_before_others_are_added(
+    name: str, training: dict[str, Any], lab: Any
+) -> None:
+    """To tables, which have both: of their rows, and of what is normalised or tied."""
+    sizes = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    architecture = dataclasses.replace(PRESETS[name].architecture, **sizes, **dict.fromkeys(DROPOUTS, 0.0))
+    found = []
+    for late in (False, True):
+        ours = learner(lab, architecture=architecture, **training)
+        if late:
+            ours._beside = Late(ours._exchange.local)
+        ours.backward(global_batch(lab, [0, 1], [2, 3, 4]), 0)
+        found.append(gradients(ours.model))
+    for key, wanted in found[0].items():
+        torch.testing.assert_close(found[1][key], wanted, msg=key)
 
 
 @pytest.mark.parametrize("tie", ["none", "output", "all"])

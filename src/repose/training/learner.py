@@ -67,12 +67,14 @@ class FlatParameters:
         """Each parameter's part of a flat tensor, by parameter."""
         return {self._parameters[name]: view for name, view in self.views(flat).items()}
 
-    def backward(self, loss: Float[Tensor, ""], *, at_once: bool) -> None:
-        """Add the gradient of `loss` to the flat one; `at_once` in one operation, not one for each parameter."""
-        if not at_once:
+    def backward(self, loss: Float[Tensor, ""], beside: Beside | None) -> None:
+        """Add the gradient of `loss` to the flat one; where some were computed `beside`, the others at once, not one
+        after the other."""
+        if beside is None:
             loss.backward()
             return
         gradients = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
+        beside.join()  # a parameter may have both: a table that is also normalised, or the output's
         added = [(to, x) for to, x in zip(self._gradients, gradients, strict=True) if x is not None]
         for contiguous in (True, False):  # torch adds one by one where memory is laid out in another way
             if chosen := [(to, x) for to, x in added if x.is_contiguous() == contiguous]:
@@ -152,9 +154,7 @@ class Learner:
         with training_products(), self._beside.active() if self._beside else nullcontext():
             with torch.autocast(kind, torch.bfloat16, enabled=config.precision == "bf16"):
                 sums = self.task.training_loss(self.model, micro_batch, config)
-            self._flat.backward(sums.loss / num_tokens, at_once=kind != "cpu")
-        if self._beside is not None:
-            self._beside.join()
+            self._flat.backward(sums.loss / num_tokens, self._beside)
         return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 
     def step(self, learning_rate: float) -> None:
