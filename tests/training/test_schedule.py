@@ -49,6 +49,14 @@ def test_linear_bends_where_the_clock_ends_the_training_early() -> None:
     assert rate(550, end=2000.0) == rate(550)
 
 
+def test_a_warmup_in_updates_does_not_shrink_with_what_the_clock_leaves() -> None:
+    """At first it leaves less than later: a GPU's first steps take longer. A model may not bear a shorter warm-up."""
+    config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_updates=100, epochs=None, updates=1000)
+    rate = make_schedule(config, d_token=64, total_updates=1000)
+    assert [rate(s, end=500.0) for s in (50, 100, 300, 500)] == pytest.approx([5e-4, 1e-3, 5e-4, 0.0])
+    assert [rate(s, end=120.0) for s in (30, 60, 90, 120)] == pytest.approx([5e-4, 1e-3, 5e-4, 0.0])
+
+
 def test_linear_by_the_clock_alone() -> None:
     config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_updates=100, epochs=None, max_hours=1.0)
     rate = make_schedule(config, d_token=64, total_updates=None)

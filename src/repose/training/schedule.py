@@ -42,7 +42,8 @@ class Schedule:
       eq. 15), the peak factor · (width · warmup)^-0.5 at s = warmup;
     - `inverse_sqrt`: peak · min(s / warmup, (warmup / s)^0.5);
     - `linear`: peak · min(s / warmup, (end - s) / (end - warmup)): zero at the end. Where the clock ends a training
-      before its last update does, the end and with it the warm-up come earlier;
+      before its last update does, the end comes earlier and with it a warm-up that is a share of all updates; one of a
+      number of updates takes half of the training at most;
     - `constant`: peak · min(s / warmup, 1);
     - `plateau`: as `constant`, times factor^drops.
 
@@ -60,6 +61,8 @@ class Schedule:
     total: int | None = None
     """Updates of the whole training; `linear` only. Without it, where the clock alone ends the training, the warm-up
     keeps its length, and the rate falls only if that is over before the end."""
+    warmup_is_share: bool = False
+    """Whether `warmup` was asked for as a share of `total`."""
 
     def __call__(self, update: int, drops: int = 0, *, end: float = math.inf) -> float:
         """The learning rate of update s = 0, 1, …; `drops` as counted by `Plateau`, `end`: the updates after which the
@@ -85,7 +88,7 @@ class Schedule:
         if math.isinf(last):  # nothing is known before the first updates have taken their time
             return min(1.0, update / warmup) if warmup else 1.0
         if not math.isinf(total):
-            warmup *= last / total
+            warmup = warmup * last / total if self.warmup_is_share else min(warmup, last / 2)
         rise = update / warmup if warmup else 1.0
         return max(0.0, min(1.0, rise, (last - update) / max(last - warmup, 1.0)))
 
@@ -97,4 +100,5 @@ def make_schedule(config: TrainingConfig, *, d_token: int, total_updates: int | 
         assert total_updates is not None, "TrainingConfig refuses a share of the unknown"
         warmup = round(config.warmup_share * total_updates)
     width = config.schedule_width or d_token
-    return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor, total_updates)
+    shared = config.warmup_share is not None
+    return Schedule(config.schedule, config.learning_rate, warmup, width, config.plateau_factor, total_updates, shared)

@@ -9,6 +9,9 @@
         attend.py       of each block softmax(s Q Kᵀ + B) V, with what `model.scores` puts between
         blocks.py       back to rows, for the output layer
 
+In a training on a GPU, linear layers, norms and embeddings go through beside.py, which computes the gradients of their
+weights while others are computed.
+
 Decoding goes token by token, a row each: `model.cached_attention`, over what cache.py keeps, of which a row reaches its
 own tokens so far (`StepReach`) and its source (`MemoryReach`). These two and the blocks are what `model.scores` knows
 as a `Reach`.
