@@ -9,12 +9,17 @@ import pytest
 import torch
 
 import repose
+from repose.config.experiment import TrainingConfig
 from repose.model import positions
 from repose.model.architecture import DROPOUTS
 from repose.model.audit import audit
 from repose.model.presets import PRESETS
+from repose.model.transformer import build
 from repose.positions_rl.table import default_table
+from repose.tasks.translation import TASK, PairBatch
 from repose.training import learner, replays
+from repose.training.distributed import World
+from repose.training.feed import GlobalBatch
 from repose.training.replays import Replays
 from repose.training.run import train
 
@@ -76,6 +81,28 @@ def test_a_training_moves_to_and_from_it(device: str, first: bool, lab: Any, tmp
     for mine, theirs in zip(lab.figures(tmp_path / "moved"), lab.figures(tmp_path / "usual"), strict=True):
         assert mine.pop("kind") == theirs.pop("kind")
         assert mine == pytest.approx(theirs, rel=1e-3, abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["reinforced", "transformer-tiny"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_step_of_a_model_of_usual_size_has_the_gradients_of_the_cpu(device: str, name: str) -> None:
+    """Long enough for a mistake in what waits for what to show; several times, since it may not show at once."""
+    architecture = dataclasses.replace(PRESETS[name].architecture, **dict.fromkeys(DROPOUTS, 0.0))
+    drawn = torch.Generator().manual_seed(0)
+    src, tgt = (torch.randint(4, 2000, (32, 48), generator=drawn) for _ in range(2))
+    labels = torch.randint(4, 2000, (tgt.numel(),), generator=drawn)
+    learners = []
+    for its in ("cpu", *[device] * 4):
+        model = build(architecture, src_vocab_size=2000, tgt_vocab_size=2000, seed=1)
+        ours = learner.Learner(TASK, model, TrainingConfig(r_drop=1.0, clip_norm=None), World(0, 1, torch.device(its)))
+        batch = PairBatch(*(x.to(its) for x in (src, tgt, labels)), None, None)
+        ours.backward(GlobalBatch((batch,), len(tgt), len(labels), last=True), 0)
+        learners.append(ours)
+    usual, *others = ({key: p.grad.cpu() for key, p in x.model.named_parameters()} for x in learners)
+    for gradients in others:
+        for key, wanted in usual.items():
+            difference = torch.linalg.vector_norm(gradients[key] - wanted)
+            assert difference <= 1e-3 * torch.linalg.vector_norm(wanted) + 1e-6, key
 
 
 class Watched(Replays):
