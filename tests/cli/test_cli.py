@@ -569,7 +569,7 @@ def test_check_shows_which_side_is_which_and_three_pairs(
 
 
 def test_check_refuses_what_train_refuses(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda _: True)
+    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda: True)
     (tmp_path / "none.tsv").write_text("um\t\ndois\t \n", encoding="utf-8")
     code, out, err = run("check", tmp_path / "none.tsv")
     sentence = f"none of the 2 pairs in {tmp_path / 'none.tsv'} can be used (target empty: 2): check the files"

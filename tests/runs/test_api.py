@@ -54,7 +54,7 @@ def train(corpus: Any, out: Path, **options: Any) -> repose.RunResult:
 def test_trained_measured_and_used(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda _: True)
+    monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda: True)
     said: list[str] = []
     first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=corpus)
     assert (first.outcome.status, first.scores) == ("stopped", None)

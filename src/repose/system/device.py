@@ -67,14 +67,12 @@ def num_gpus() -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def multiplies_in_bf16(device: "torch.device") -> bool:
-    """Whether a device has operations of its own for matrix products in bf16, as far as torch can tell: elsewhere they
-    are made of those of fp32, and are no faster."""
+def multiplies_in_bf16() -> bool:
+    """Whether the processor has operations of its own for matrix products in bf16, as far as torch can tell: elsewhere
+    they are made of those of fp32, and are no faster."""
     import torch
 
-    if device.type == "cuda":
-        return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
-    if device.type != "cpu" or not hasattr(torch.cpu, "get_capabilities"):  # an earlier torch
+    if not hasattr(torch.cpu, "get_capabilities"):  # an earlier torch
         return False
     found = torch.cpu.get_capabilities()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
