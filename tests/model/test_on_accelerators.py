@@ -7,6 +7,7 @@ import pytest
 import torch
 from tests.axes import AXES, ids, one_for_each_value
 
+from repose.model import attention
 from repose.model.architecture import DROPOUTS, Architecture
 from repose.model.token_norm import TokenNorm
 from repose.model.transformer import Transformer, build
@@ -54,6 +55,26 @@ def test_every_axis(a: Architecture, on_an_accelerator: Callable[[], None]) -> N
     assert len(whole) == len(packed) > 3
     for ours, theirs in zip(whole, packed, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_attention_is_computed_in_fp32_where_products_are_in_bf16(
+    on_an_accelerator: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fused kernel's gradients of scores do not sum to zero in bf16, and biases of keys would grow for ever."""
+    model, seen = made(Architecture(**SIZES)).float(), []
+    product = attention.F.scaled_dot_product_attention
+
+    def watched(*args: torch.Tensor, **options: Any) -> torch.Tensor:
+        seen.extend(x.dtype for x in (*args, options["attn_mask"]))
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return product(*args, **options)
+
+    monkeypatch.setattr(attention.F, "scaled_dot_product_attention", watched)
+    on_an_accelerator()
+    with torch.autocast("cpu", torch.bfloat16):
+        model.hidden(SRC, TGT)
+    assert len(seen) == 6 * 5
+    assert set(seen) == {torch.float32, False}
 
 
 def test_spare_labels_have_no_part(on_an_accelerator: Callable[[], None]) -> None:

@@ -178,18 +178,6 @@ def _at_least_fp32(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-@contextmanager
-def _without_cudnn() -> Iterator[None]:
-    """Within, torch takes other kernels than cuDNN's, which it prefers on some GPUs in bf16: those have no gradient for
-    a mask, may give NaN with one, and prepare each new shape, of which every batch has some."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
-
-
 def fused(
     queries: Float[Tensor, "R HC"],
     keys: Float[Tensor, "S HC"],
@@ -198,15 +186,19 @@ def fused(
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "R HC"]:
-    """Attention by torch's fused kernels, where one block holds the batch: on accelerators."""
+    """Attention by torch's fused kernels, where one block holds the batch: on accelerators.
+
+    In fp32 at least: the gradient of a softmax's input sums to zero, and theirs, rounded to bf16, to something else.
+    After some thousand updates the biases of keys, whose gradient is nothing but that, are as large as keys may be.
+    """
     of_queries, of_keys, (block,) = (
         cast(SingleBlockLayout, blocks.queries),
         cast(SingleBlockLayout, blocks.keys),
         blocks.blocks,
     )
-    q, k, v = of_queries.heads(queries), of_keys.heads(keys), of_keys.heads(values)
+    q, k, v = (of.heads(_at_least_fp32(x)) for of, x in ((of_queries, queries), (of_keys, keys), (of_keys, values)))
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
-    with _without_cudnn():
+    with torch.autocast(q.device.type, enabled=False):
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
     if block.has_key is not None:
         heads = heads * block.has_key.to(heads.dtype).unflatten(0, q.shape[:2])

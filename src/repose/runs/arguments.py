@@ -142,7 +142,7 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
 
 
 def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
-    """Say where a training of a translator on a CPU that begins would be faster in bf16, unless one chose a precision."""
+    """Say where a new training of a translator on a CPU would be faster in bf16, unless a precision was chosen."""
     from repose.training.distributed import choose_device
 
     if (
