@@ -8,10 +8,9 @@ from typing import Any, get_args
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, Norm, SelfScore
-from repose.model.attention import Attention, fused, record
+from repose.model.attention import Attention, record
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.linear import SideBySide
 from repose.model.kernels.packing import Packing
@@ -206,24 +205,6 @@ def test_fused_attention_is_the_same(causal: bool, on_an_accelerator: Callable[[
         found.append([out, *torch.autograd.grad(out.square().sum(), (x,) if causal else (x, y))])
     for packed, whole in zip(*found, strict=True):
         torch.testing.assert_close(packed, whole)
-
-
-def test_fused_attention_is_not_cudnn_s(monkeypatch: pytest.MonkeyPatch, on_an_accelerator: Callable[[], None]) -> None:
-    """Which has no gradient for a mask."""
-    on_an_accelerator()
-    enabled, real = [], F.scaled_dot_product_attention
-
-    def watched(*arguments: Any, **options: Any) -> Tensor:
-        enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return real(*arguments, **options)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", watched)
-    packing = Packing(torch.ones(1, 2, dtype=torch.bool))
-    blocks = Blocks(packing, packing, num_heads=2, causal=False)
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    fused(*(torch.randn(2, 6) for _ in range(3)), blocks, 1.0, 0.0)
-    assert enabled == [False]
-    assert torch.backends.cuda.cudnn_sdp_enabled() == before
 
 
 def test_recorded_weights_are_those_that_were_used() -> None:

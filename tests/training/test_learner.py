@@ -220,10 +220,10 @@ def test_gradients_added_at_once_are_those_added_one_by_one() -> None:
     weights, gradient, x = torch.zeros(flat.size), torch.zeros(flat.size), torch.randn(4, 3)
     flat.use(weights, gradient)
     found = []
-    for at_once in (False, True):
+    for beside in (None, Beside(None, {})):
         gradient.zero_()
         for _ in range(2):
-            flat.backward((x @ model["a"]).square().sum() + (model["b"].T * x).exp().sum(), at_once=at_once)
+            flat.backward((x @ model["a"]).square().sum() + (model["b"].T * x).exp().sum(), beside)
         found.append(gradient.clone())
     assert found[0].any()
     assert torch.equal(*found)
