@@ -188,8 +188,8 @@ def fused(
 ) -> Float[Tensor, "R HC"]:
     """Attention by torch's fused kernels, where one block holds the batch: on accelerators.
 
-    In fp32 at least: the gradient of a softmax's input sums to zero, and theirs, rounded to bf16, to something else.
-    After some thousand updates the biases of keys, whose gradient is nothing but that, are as large as keys may be.
+    In fp32 at least: the gradient of a softmax's input sums to zero, and theirs, rounded to bf16, to something else. So
+    the biases of keys, whose gradient is nothing but that, would grow as long as training goes on.
     """
     of_queries, of_keys, (block,) = (
         cast(SingleBlockLayout, blocks.queries),
