@@ -29,8 +29,6 @@ class Beside:
         """`stream`: None is the present one. `narrow`: parameters, each with its copy for products under autocast."""
         self._stream, self._narrow = stream, dict(narrow)
         self._pending: deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]] = deque()
-        self._ones: dict[tuple[int, torch.dtype], Tensor] = {}
-        """Made once for each number of rows, so that a GPU can replay what reads them."""
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -77,13 +75,6 @@ class Beside:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
         self._pending.clear()
 
-    def ones(self, number: int, like: Tensor) -> Float[Tensor, "1 R"]:
-        """A row of as many."""
-        key = number, like.dtype
-        if key not in self._ones:
-            self._ones[key] = like.new_ones(1, number)
-        return self._ones[key]
-
 
 def active() -> Beside | None:
     """The one that is, in this thread, where gradients are needed."""
@@ -107,13 +98,15 @@ class _Linear(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (weight, bias), (rows, matrix) = ctx.parameters, ctx.saved_tensors
-        ones = ctx.beside.ones(rows.numel() // rows.shape[-1], rows)
 
         def add() -> None:
-            of_rows = grad.flatten(0, -2)
-            _add_product(weight, of_rows.t(), rows.flatten(0, -2))
-            if bias is not None:
-                _add_product(bias, ones, of_rows)  # torch's sum over few columns leaves most of a GPU idle
+            of_rows, total = grad.flatten(0, -2), _gradient(weight)
+            if total.dtype == of_rows.dtype:
+                total.addmm_(of_rows.t(), rows.flatten(0, -2))
+            else:
+                total.add_(torch.mm(of_rows.t(), rows.flatten(0, -2)))
+            if bias is not None:  # in fp32: a bias of keys has a gradient of nothing but what is rounded
+                _gradient(bias).add_(of_rows.sum(0, dtype=bias.dtype))
 
         ctx.beside.aside(add, grad, rows)
         return (grad @ matrix).to(ctx.dtype) if ctx.needs_input_grad[0] else None, None, None, None
@@ -168,11 +161,3 @@ class _Embedding(torch.autograd.Function):
 def _gradient(parameter: Tensor) -> Tensor:
     assert parameter.grad is not None, "a learner's parameters have gradients that are added to"
     return parameter.grad
-
-
-def _add_product(parameter: Tensor, a: Tensor, b: Tensor) -> None:
-    total = _gradient(parameter).view(len(a), b.shape[1])
-    if total.dtype == a.dtype:
-        total.addmm_(a, b)
-    else:
-        total += torch.mm(a, b)
