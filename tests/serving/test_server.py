@@ -125,7 +125,7 @@ class Running:
             json.dumps(content).encode(),
             {"Content-Type": "application/json"},
         )
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=180) as response:
             return json.load(response)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
