@@ -16,9 +16,10 @@ from repose.model.audit import audit
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
+from repose.model.norms import ScaleNorm
 from repose.model.positions import Positions, UntiedPositions, buckets, positions_of
 from repose.model.presets import PRESETS, preset
-from repose.model.sublayer import ScaleNorm, Sublayer
+from repose.model.sublayer import Sublayer
 from repose.model.transformer import Transformer, build
 
 SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 3, "d_ff": 16, "max_length": 40}

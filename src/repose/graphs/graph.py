@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from repose.model.sublayer import ScaleNorm
+from repose.model.norms import ScaleNorm
 from repose.system.errors import ConfigError
 
 OPSET = 18

@@ -7,6 +7,7 @@ stacks.py               encoder and decoder: embedding, layers, a last norm
 embedding.py            from token ids to the first layer's input
 positions.py            how the order of tokens is known
 token_norm.py           token normalization
+norms.py                norms of rows: layer norm and its rivals
 layers.py, sublayer.py  the layers of the stacks; dropout, residual and norm around every part of a layer
 attention.py            multi-head attention over whole sentences
 qk_norm.py              a norm of queries and keys

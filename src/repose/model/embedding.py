@@ -12,6 +12,7 @@ from repose.model.kernels.beside import active
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.packing import Packing
+from repose.model.norms import LayerNorm
 from repose.model.positions import Positions
 from repose.model.token_norm import TokenNorm
 from repose.system.errors import DataError
@@ -146,8 +147,8 @@ def _input_norms(a: Architecture) -> dict[str, nn.Module]:
         case "none":
             return {}
         case "separate":
-            return {name: nn.LayerNorm(a.d_token, eps=a.norm_eps) for name in ("tokens", "positions")}
+            return {name: LayerNorm(a.d_token, eps=a.norm_eps) for name in ("tokens", "positions")}
         case "sum":
-            return {"sum": nn.LayerNorm(a.d_model, eps=a.norm_eps)}
+            return {"sum": LayerNorm(a.d_model, eps=a.norm_eps)}
         case _:
             assert_never(a.input_norm)

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, PositionsKind
 from repose.model.kernels.linear import Linear
+from repose.model.norms import LayerNorm
 
 NUM_BUCKETS = 32
 """Classes of distances that T5 and TUPE-R tell apart."""
@@ -200,7 +201,7 @@ class UntiedPositions(Positions):
         super().__init__(a, causal=causal)
         width = a.num_heads * a.head_dim
         self.table = nn.Parameter(torch.empty(a.max_length, a.d_model).normal_(std=1 / math.sqrt(a.d_model)))
-        self.norm = nn.LayerNorm(a.d_model, eps=a.norm_eps)
+        self.norm = LayerNorm(a.d_model, eps=a.norm_eps)
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
         self.key = Linear(a.d_model, width, bias=a.attention_bias)
         self.num_heads, self.head_dim, self.causal = a.num_heads, a.head_dim, causal

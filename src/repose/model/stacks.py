@@ -16,8 +16,8 @@ from repose.model.kernels.cache import Cache
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Memory, Packing
 from repose.model.layers import DecoderLayer, EncoderLayer
+from repose.model.norms import norm_of
 from repose.model.positions import Positions, positions_of
-from repose.model.sublayer import norm_of
 from repose.model.token_norm import TokenNorm
 from repose.system.token_ids import PAD
 

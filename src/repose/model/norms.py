@@ -1,0 +1,47 @@
+"""Norms of rows, with learned weights: the axis `norm_kind`. (`token_norm` has those of token embeddings.)"""
+
+import math
+from typing import assert_never
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from repose.model.architecture import Architecture
+from repose.model.kernels.beside import active
+
+
+class LayerNorm(nn.LayerNorm):
+    """(x - mean) / sqrt(variance + eps) * gain + bias of each row (Ba et al. 2016, arXiv 1607.06450)."""
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        if (beside := active()) is not None:
+            return beside.layer_norm(x, self.weight, self.bias, self.eps)
+        return super().forward(x)
+
+
+class ScaleNorm(nn.Module):
+    """g x / ||x||, one learned length g for all rows (Nguyen and Salazar 2019, arXiv 1910.05895), sqrt(D) at first.
+
+    A row shorter than `eps` is divided by that instead, as in the authors' code. Computed in fp32 at least.
+    """
+
+    def __init__(self, width: int, *, eps: float) -> None:
+        super().__init__()
+        self.gain, self.eps = nn.Parameter(torch.tensor(math.sqrt(width))), eps
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        return (self.gain * F.normalize(wide, dim=-1, eps=self.eps)).to(x.dtype)
+
+
+def norm_of(a: Architecture) -> nn.Module:
+    """A norm of the residual stream: of a sublayer, or of what the last layer gives."""
+    match a.norm_kind:
+        case "layer":
+            return LayerNorm(a.d_model, eps=a.norm_eps)
+        case "scale":
+            return ScaleNorm(a.d_model, eps=a.norm_eps)
+        case _:
+            assert_never(a.norm_kind)
