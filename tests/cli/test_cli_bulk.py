@@ -102,7 +102,7 @@ def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_pa
         (("--shard", "4/4"), "--shard should be I/N"),
         (("--failed", "hide"), "there is no choice 'hide'"),
         (("--pairs", "-n", "2"), "--pairs is for text"),
-        (("-n", "9"), "9"),
+        (("-n", "9", "--beam-size", "4"), "num_hypotheses is 9"),
         (("--format", "docx"), "there is no format 'docx'"),
     ):
         code, _, told = run_repose("bulk", model, text, "--out", tmp_path / "other", *arguments)

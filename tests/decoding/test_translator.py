@@ -316,6 +316,8 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
             reversing.translate(["a"], sampling=Sampling(), **beside)
     with pytest.raises(ConfigError, match="num_hypotheses"):
         reversing.translate(["ka"], beam_size=2, num_hypotheses=3)
+    assert reversing.beam_size < 6, "which is wider where more are wanted"
+    assert reversing.translate(["ka"], num_hypotheses=6) == reversing.translate(["ka"], beam_size=6, num_hypotheses=6)
     with pytest.raises(DataError, match="2 sources and 1 targets"):
         reversing.score(["ka", "lo"], ["ka"])
     with pytest.raises(DataError, match="max_length"):
@@ -436,7 +438,8 @@ def test_every_causal_preset_learns_to_reverse(name: str, tokenizer: Tokenizer) 
     ("settings", "match"),
     [
         ({"beam_size": 0}, "beam_size is 0"),
-        ({"num_hypotheses": 99}, "num_hypotheses is 99"),
+        ({"beam_size": 4, "num_hypotheses": 99}, "num_hypotheses is 99"),
+        ({"num_hypotheses": "2"}, "num_hypotheses is '2', but must be a whole number"),
         ({"length_penalty": math.nan}, "alpha is nan"),
         ({"num_hypotheses": True}, "num_hypotheses is True, but must be a whole number"),
         ({"length_penalty": -1.0}, "alpha is -1"),

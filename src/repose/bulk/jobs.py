@@ -44,7 +44,7 @@ def translation_job(
         raise ConfigError(f"--into {output['into']} is taken: choose another name")
     used_model, translator = used(model, load["device"], load["precision"], load["engine"])
     resolved = {
-        "beam_size": translator.beam_size,
+        "beam_size": max(translator.beam_size, output["num_hypotheses"]),
         "length_penalty": translator.length_penalty,
         "no_repeat_ngram_size": translator.no_repeat_ngram_size,
         "to": translator.tag,

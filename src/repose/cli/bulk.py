@@ -75,7 +75,9 @@ def run(
     shard: Of = None,
     merge: Annotated[bool, Option("--merge", help="Put the parts together when all are there.")] = False,
     beam_size: BeamSize = None,
-    num_hypotheses: Annotated[int, Option("--num-hypotheses", "-n", min=1, help="Hypotheses per line.")] = 1,
+    num_hypotheses: Annotated[
+        int, Option("--num-hypotheses", "-n", min=1, help="Hypotheses per line (widens the beam).")
+    ] = 1,
     length_penalty: LengthPenalty = None,
     no_repeat_ngram_size: NoRepeat = None,
     scores: Annotated[bool, Option(help="Log-probabilities, in nats, too.")] = False,

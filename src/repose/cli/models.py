@@ -39,7 +39,7 @@ def translate(
             "--num-hypotheses",
             "-n",
             min=1,
-            help="Hypotheses per line; several are printed as `line ||| text ||| score`.",
+            help="Hypotheses per line (widens the beam); several are printed as `line ||| text ||| score`.",
         ),
     ] = 1,
     length_penalty: LengthPenalty = None,

@@ -25,6 +25,7 @@ from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
+from repose.system.numbers import is_whole
 from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
@@ -219,9 +220,9 @@ class Translator:
 
         Each text is read as one sentence, as in training: `repose.translate_text` splits longer ones.
 
-        `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's.
-        `num_hypotheses`: how many of the beam to return, at most `beam_size`. `no_repeat_ngram_size`: so many tokens in
-        a row are never said twice in a translation; 0: they may be. A hypothesis has at most
+        `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's, and a beam as wide as
+        `num_hypotheses` at least. `num_hypotheses`: how many of the beam to return. `no_repeat_ngram_size`: so many
+        tokens in a row are never said twice in a translation; 0: they may be. A hypothesis has at most
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
         `attention`: also give cross-attention (`Translation.attention`) for each text.
         `to`: the tag of a model that was trained with several, such as the language to translate into.
@@ -232,8 +233,10 @@ class Translator:
         texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):
             raise ConfigError("sampling draws one translation of each text: leave beam_size and num_hypotheses out")
+        if beam_size is None:
+            beam_size = max(self.beam_size, num_hypotheses if is_whole(num_hypotheses) else 1)
         options = SearchOptions(
-            self.beam_size if beam_size is None else beam_size,
+            beam_size,
             self.length_penalty if length_penalty is None else length_penalty,
             num_hypotheses,
             self.no_repeat_ngram_size if no_repeat_ngram_size is None else no_repeat_ngram_size,
