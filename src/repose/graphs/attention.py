@@ -12,8 +12,7 @@ import torch
 
 from repose.graphs.graph import Array, Graph, Value, array
 from repose.model.attention import Attention
-from repose.model.kernels.absorption import absorb
-from repose.model.kernels.linear import Linear, SideBySide
+from repose.model.kernels.linear import SideBySide
 from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
 from repose.model.qk_norm import EPS
 
@@ -44,21 +43,12 @@ class GraphAttention:
     def __init__(self, graph: Graph, attention: Attention, positions: Positions | None) -> None:
         """`positions`: of its stack, for self-attention."""
         self._graph, self.scores = graph, attention.scores
-        self.num_heads, self.is_absorbed = attention.num_heads, attention.absorbs(1.0)
-        self.groups, self.inner = (1, self.num_heads) if self.is_absorbed else (self.num_heads, 1)
-        query, key, value, output = attention.query, attention.key, attention.value, attention.output
-        b_q: torch.Tensor | None
-        b_o: torch.Tensor | None = output.bias
         with torch.no_grad():
-            if self.is_absorbed:
-                assert isinstance(value, Linear), "or it may not absorb"
-                w_q, b_q, w_o, o = absorb(query, key, value, output, self.num_heads, attention.scale)
-                if o is not None:  # the weights of a row sum to one
-                    b_o = o.sum(1) if b_o is None else o.sum(1) + b_o
-            else:
-                w_q, w_o = query.weight * attention.scale, output.weight
-                b_q = None if query.bias is None else query.bias * attention.scale
-        self._query, self._output = _arrays(w_q, b_q), _arrays(w_o, b_o)
+            folded = attention.folded()
+        self.num_heads, self.is_absorbed = attention.num_heads, folded.is_absorbed
+        self.groups, self.inner = (1, self.num_heads) if self.is_absorbed else (self.num_heads, 1)
+        self._query, self._output = _arrays(folded.query, folded.query_bias), _arrays(folded.output, folded.output_bias)
+        key, value = attention.key, attention.value
         self._key = _arrays(key.weight, key.bias)
         values = [value.first, value.second] if isinstance(value, SideBySide) else [value]
         self._values = [_arrays(x.weight, x.bias) for x in values]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import assert_never, cast
+from typing import NamedTuple, assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
-from repose.model.kernels.absorption import absorb, cost
+from repose.model.kernels.absorption import Absorbed, absorb, cost
 from repose.model.kernels.attend import BlockShapes, attend, product
 from repose.model.kernels.blocks import Blocks, SingleBlockLayout, join, split
 from repose.model.kernels.dropout import Dropout
@@ -24,6 +24,19 @@ from repose.model.scores import Scores
 
 ABSORBED_AT = 0.75
 """Share of the projections' operations at which heads are absorbed, which takes some products of weights."""
+
+
+class Folded(NamedTuple):
+    """The projections of queries and of the output as decoding uses them, the scale in the queries'."""
+
+    is_absorbed: bool
+    """Whether keys and values are the tokens themselves (`kernels.absorption`)."""
+    query: Float[Tensor, "Hc D"]
+    query_bias: Float[Tensor, " Hc"] | None
+    output: Float[Tensor, "D He"]
+    output_bias: Float[Tensor, " D"] | None
+    value_bias: Float[Tensor, " D"] | None
+    """What `output_bias` has of absorbed values' biases, because the weights of a row sum to one: not without a key."""
 
 
 class Attention(nn.Module):
@@ -78,6 +91,18 @@ class Attention(nn.Module):
         """Whether heads may be absorbed, and the projections then take at most this share of the operations."""
         return self.may_absorb and cost(self.query.in_features, self.value.in_features, self.head_dim) <= share
 
+    def folded(self) -> Folded:
+        """What decoding makes of the projections: heads are absorbed where that takes no more operations."""
+        if not self.absorbs(1.0):
+            query, output = self.query, self.output
+            bias = None if query.bias is None else query.bias * self.scale
+            return Folded(False, query.weight * self.scale, bias, output.weight, output.bias, None)
+        w_q, b_q, w_o, of_heads = self._absorb()
+        if of_heads is None:  # no projection has a bias, then
+            return Folded(True, w_q, b_q, w_o, None, None)
+        of_values = of_heads.sum(1)
+        return Folded(True, w_q, b_q, w_o, of_values + self.output.bias, of_values)
+
     def forward(
         self,
         queries_from: Float[Tensor, "R D"],
@@ -116,8 +141,7 @@ class Attention(nn.Module):
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
     ) -> Tensor:
         """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
-        assert isinstance(self.value, Linear), "or it may not absorb"
-        w_q, b_q, w_o, value_bias = absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
+        w_q, b_q, w_o, value_bias = self._absorb()
         queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
         keys = blocks.tokens.spread(keys_from)
         values = keys if values_from is keys_from else blocks.tokens.spread(values_from)
@@ -127,6 +151,10 @@ class Attention(nn.Module):
             return out
         assert sums is not None
         return out + linear(blocks.queries.gather(sums), value_bias)
+
+    def _absorb(self) -> Absorbed:
+        assert isinstance(self.value, Linear), "or it may not absorb"
+        return absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
 
     def _attend(
         self,

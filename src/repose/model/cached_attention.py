@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from repose.model.attention import Attention
-from repose.model.kernels.absorption import absorb
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Affine, Linear
 from repose.model.kernels.packing import Memory
@@ -64,26 +63,16 @@ class CachedAttention:
     """
 
     def __init__(self, attention: Attention) -> None:
-        query, key, value, output = attention.query, attention.key, attention.value, attention.output
-        self.is_absorbed = attention.absorbs(1.0)
+        query, key, value, folded = attention.query, attention.key, attention.value, attention.folded()
+        self.is_absorbed, self._value_bias = folded.is_absorbed, folded.value_bias
         self.scores, self.qk_norm = attention.scores, attention.qk_norm
         self.num_heads, self.num_groups = attention.num_heads, 1 if self.is_absorbed else attention.num_heads
         self.key, self.value = key, value
-        self._value_bias: Tensor | None = None
-        if self.is_absorbed:
-            assert isinstance(value, Linear), "or it may not absorb"
-            w_q, b_q, w_o, value_bias = absorb(query, key, value, output, self.num_heads, attention.scale)
-            bias: Tensor | None = output.bias
-            if value_bias is not None:  # the weights of a row sum to one
-                self._value_bias = value_bias.sum(1)
-                bias = self._value_bias if bias is None else self._value_bias + bias
-            self.query, self.output = Affine(w_q, b_q, query), Affine(w_o, bias, output)
-            return
-        scaled, bias_q = query.weight * attention.scale, None if query.bias is None else query.bias * attention.scale
-        self.query, self.output = Affine(scaled, bias_q, query), Affine(output.weight, output.bias, output)
-        if isinstance(value, Linear) and query.in_features == value.in_features:
-            all_biases = None if bias_q is None else torch.cat([bias_q, key.bias, value.bias])
-            self._all = Affine(torch.cat([scaled, key.weight, value.weight]), all_biases, query)
+        self.query = Affine(folded.query, folded.query_bias, query)
+        self.output = Affine(folded.output, folded.output_bias, attention.output)
+        if not self.is_absorbed and isinstance(value, Linear) and query.in_features == value.in_features:
+            biases = None if folded.query_bias is None else torch.cat([folded.query_bias, key.bias, value.bias])
+            self._all = Affine(torch.cat([folded.query, key.weight, value.weight]), biases, query)
 
     def self_attention(
         self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache, reach: StepReach
