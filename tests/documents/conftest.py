@@ -85,6 +85,12 @@ def shouted_bytes() -> Callable[..., bytes]:
     return shout
 
 
+@pytest.fixture(scope="session")
+def read_sentences() -> Callable[[Document], list[str]]:
+    """What is translated of a document."""
+    return lambda document: Job(document, READER).sentences
+
+
 @pytest.fixture
 def run_python() -> Callable[[str], str]:
     """What a program prints."""

@@ -23,6 +23,7 @@ from repose.documents.wordprocessing import read_docx
 from repose.system.errors import DataError
 
 Shout = Callable[..., bytes]
+Sentences = Callable[..., list[str]]
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 HEAD = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
 
@@ -79,6 +80,45 @@ def test_paragraphs_of_word(shouted_bytes: Shout, source: str, wanted: str) -> N
     wanted = loud(wanted) if "gone" not in wanted else wanted
     found = shouted_bytes(read_docx(docx(f'<w:p w:rsidR="1">{source}</w:p><w:sectPr/>')))
     assert body(found) == f'<w:p w:rsidR="1">{wanted}</w:p><w:sectPr/>'
+
+
+TAB, BREAK = "<w:r><w:tab/></w:r>", "<w:r><w:br/></w:r>"
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences", "wanted"),
+    [
+        (run("1") + TAB + run("a black cat") + TAB + run("3"), ["a black cat"], "1|CAT BLACK A|3"),
+        (run("Dear Sir") + BREAK + run("We thank you."), ["Dear Sir", "We thank you."], "SIR DEAR|. YOU THANK WE"),
+        (run("10 ") + BREAK + BREAK + run("Main Street", BOLD), ["Main Street"], "10 ||STREET MAIN"),
+        (
+            run("one two", BOLD) + f"<w:r>{BOLD}<w:tab/></w:r>" + run("three", BOLD),
+            ["one two", "three"],
+            "TWO ONE|THREE",
+        ),
+        (run("the black") + BREAK + run("cat sat"), ["the black cat sat"], None),
+        (TAB + run("one two ") + TAB, ["one two"], "|TWO ONE |"),
+        (run("one ") + BREAK + TAB + run("two"), ["one", "two"], "ONE ||TWO"),
+    ],
+)
+def test_no_sentence_goes_on_beyond_a_tab_or_a_line(
+    shouted_bytes: Shout, read_sentences: Sentences, source: str, sentences: list[str], wanted: str | None
+) -> None:
+    """Nor does one beyond a line's end, unless the text goes on in lower case."""
+    content = docx(f"<w:p>{source}</w:p>")
+    assert read_sentences(read_docx(content)) == sentences
+    found = body(shouted_bytes(read_docx(content), lambda number: range(number)[::-1]))
+    assert found.count("<w:tab/>") + found.count("<w:br/>") == source.count("<w:tab/>") + source.count("<w:br/>")
+    if wanted is not None:
+        assert re.sub("<[^>]*>", "", re.sub("<w:(?:tab|br)/>", "|", found)) == wanted
+
+
+def test_a_language_and_what_is_not_checked_are_no_looks(shouted_bytes: Shout) -> None:
+    unseen = '<w:noProof/><w:lang w:val="pt-PT"/>'
+    source = run("one tw") + run("o ", f"<w:rPr>{unseen}</w:rPr>") + run("three", f"<w:rPr><w:b/>{unseen}</w:rPr>")
+    assert body(shouted_bytes(read_docx(docx(f"<w:p>{source}</w:p>")))) == (
+        f"<w:p>{run('ONE TWO ')}{run('THREE', BOLD)}</w:p>"
+    )
 
 
 RAISED, LOWERED = (f'<w:rPr><w:vertAlign w:val="{way}script"/></w:rPr>' for way in ("super", "sub"))
@@ -194,6 +234,7 @@ def odt(text: str) -> bytes:
     [
         ("<text:p>a\n  b &amp; <text:a>c</text:a></text:p>", "<text:p>A B &amp; <text:a>C</text:a></text:p>"),
         ("<text:h>a<text:line-break/>b</text:h><text:p/>", "<text:h>A<text:line-break/>B</text:h><text:p/>"),
+        ("<text:p>1<text:tab/>a b<text:tab/>C D</text:p>", "<text:p>1<text:tab/>A B<text:tab/>C D</text:p>"),
         (
             "<text:p>a<text:note><text:note-body><text:p>b</text:p></text:note-body></text:note>.</text:p>",
             "<text:p>A<text:note><text:note-body><text:p>B</text:p></text:note-body></text:note>.</text:p>",

@@ -20,6 +20,7 @@ from repose.documents.xml_source import Xml
 from repose.system.errors import DataError
 
 Shout = Callable[..., bytes]
+Sentences = Callable[..., list[str]]
 A = 'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"'
 BOLD, SMALL = '<a:rPr b="1"/>', '<a:rPr sz="900"><a:solidFill/></a:rPr>'
 RAISED = '<a:rPr baseline="30000"/>'
@@ -342,3 +343,31 @@ def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
             for damaged in (source[:place], source[:place] + bytes([source[place] ^ 21]) + source[place + 1 :]):
                 with contextlib.suppress(DataError):
                     assert read(damaged).segments is not None
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        (run("1\tone two\t3"), ["one two"]),
+        (run("A title") + "<a:br/>" + run("Below it"), ["A title", "Below it"]),
+        (run("A title") + "<a:br/>" + run("of two lines"), ["A title of two lines"]),
+    ],
+)
+def test_sentences_end_at_tabs_and_lines_of_slides(
+    read_sentences: Sentences, source: str, sentences: list[str]
+) -> None:
+    assert read_sentences(read_pptx(packed({"ppt/slides/slide1.xml": slide(source)}))) == sentences
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        ("1<text:tab/>one two<text:tab/>3", ["one two"]),
+        ("<text:span>One<text:line-break/>Two</text:span>", ["One", "Two"]),
+    ],
+)
+def test_sentences_end_at_tabs_and_lines_of_opendocument(
+    read_sentences: Sentences, source: str, sentences: list[str]
+) -> None:
+    content = packed({"content.xml": f"<office:text {ODF}><text:p>{source}</text:p></office:text>"})
+    assert read_sentences(read_opendocument(content)) == sentences

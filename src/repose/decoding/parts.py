@@ -53,6 +53,12 @@ class Parts:
     too_long: bool
     """Whether a sentence was split."""
 
+    @classmethod
+    def together(cls, texts: "Iterable[Parts]") -> "Parts":
+        """Those of several texts, as of one."""
+        texts = list(texts)
+        return cls(tuple(chain.from_iterable(one.parts for one in texts)), any(one.too_long for one in texts))
+
     @property
     def sentences(self) -> list[str]:
         """What is to be translated of it, in order."""

@@ -9,11 +9,12 @@ No input and output between the two, so that whoever has a model translates as s
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from repose.data.tokenizer import check_unicode
 from repose.decoding.lengths import lengths_of
-from repose.decoding.parts import Part, language_of, parts_of, pieces_together
+from repose.decoding.parts import Part, Parts, language_of, parts_of, pieces_together
 from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.plain import PlainDocument
@@ -43,13 +44,19 @@ class Reader:
         """The reader of a translator; `to` is the target language that it is asked for by a tag, if any."""
         return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, Spans.of(translator))
 
+    def parts(self, segment: Segment) -> Parts:
+        """A segment as it is read: no sentence goes on beyond one of its ends."""
+        edges = pairwise([0, *segment.ends, len(segment.text)])
+        texts = (segment.text[start:end] for start, end in edges)
+        return Parts.together(parts_of(text, self.language, self.stays_whole) for text in texts)
+
 
 class Job:
     """A document that is being translated."""
 
     def __init__(self, document: Document, reader: Reader) -> None:
         self._document, self._reader = document, reader
-        self._parts = [parts_of(segment.text, reader.language, reader.stays_whole) for segment in document.segments]
+        self._parts = [reader.parts(segment) for segment in document.segments]
         self.too_long = sum(parts.too_long for parts in self._parts)
         """Segments with a sentence that is translated in parts."""
         self.sentences: list[str] = []

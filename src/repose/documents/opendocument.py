@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from repose.documents.office import OfficeDocument, XmlFormat
-from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised, text_of
+from repose.documents.segment import Close, End, Open, Piece, Placed, Point, Text, is_number, raised, text_of
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -14,7 +14,7 @@ _SHOWN = frozenset(["text:tab", "text:line-break", "draw:frame", "text:page-numb
 """Elements that are seen even where they hold no text."""
 _UNSEEN = frozenset(["text:script", "text:ruby-text"])
 """Elements whose text does not stand in the line; all others with text of their own are fields."""
-_SEPARATING = frozenset(["text:tab", "text:line-break"])
+_ENDS: dict[str, End] = {"text:tab": "column", "text:line-break": "line"}
 _LEFT_OUT = frozenset(["text:soft-page-break"])
 _CELLS = frozenset(["table:table-cell", "table:covered-table-cell"])
 _SKIPPED = frozenset(["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation"])
@@ -113,7 +113,8 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
             yield from within
             yield Close(xml.slice(child.closes, child.end))
         elif child.name not in _LEFT_OUT:
-            yield Point(child, _shows(child), child.name in _SEPARATING)
+            ends = _ENDS.get(child.name, "none")
+            yield Point(child, _shows(child), separates=ends != "none", ends=ends)
 
 
 def _shows(element: Element) -> bool:

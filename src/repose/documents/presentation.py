@@ -45,11 +45,12 @@ def _atoms(xml: Xml, paragraph: Element) -> Iterator[RunLetters | Point]:
                 begin, end = xml.tag(text), xml.end_tag(text)
                 for number, piece in enumerate(letters_of(text).split("\t")):
                     if number:
-                        yield Point(((f"{begin}\t{end}", Run(properties)),), shows=True, separates=True)
+                        yield Point(((f"{begin}\t{end}", Run(properties)),), shows=True, separates=True, ends="column")
                     raw = f"{begin}{escape(piece)}{end}"
                     yield RunLetters(piece, properties, ((raw, Run(properties)),), is_raised)
         elif child.name not in ("a:pPr", "a:endParaRPr"):  # a line break, a field such as the slide's number, a formula
-            yield Point(((child, None),), shows=True, separates=child.name == "a:br")
+            is_break = child.name == "a:br"
+            yield Point(((child, None),), shows=True, separates=is_break, ends="line" if is_break else "none")
 
 
 def _own_looks(xml: Xml, paragraph: Element) -> str:

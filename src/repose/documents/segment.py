@@ -6,7 +6,7 @@ A segment knows nothing of formats: a mark carries whatever its format writes fo
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from repose.data.scripts import has_letters
 from repose.system.errors import DataError
@@ -23,6 +23,9 @@ MOST_DEPTH = 64
 def too_many_nodes() -> DataError:
     """The error for a document with more than `MOST_NODES`."""
     return DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
+
+
+End: TypeAlias = Literal["none", "line", "column"]
 
 
 class Text(NamedTuple):
@@ -60,6 +63,8 @@ class Point(NamedTuple):
     """Whether it is white space itself, such as a tab."""
     joined: bool = False
     """Whether it is part of the word right before it, such as a raised number."""
+    ends: End = "none"
+    """What ends there, and the sentence with it; at a line break it goes on where the text does in lower case."""
 
 
 def text_of(pieces: Iterable["Piece"]) -> str:
@@ -109,6 +114,8 @@ class Segment:
 
     text: str
     marks: tuple[Mark, ...] = ()
+    ends: tuple[int, ...] = ()
+    """Places beyond which no sentence goes on, such as that of a tab, in order."""
 
 
 class Document(Protocol):
@@ -130,6 +137,28 @@ class _Half:
         self.within: list[Mark] = []
 
 
+class _Ended:
+    """Where a line or a column has ended since the last letters."""
+
+    def __init__(self) -> None:
+        self._place: int | None = None
+        self._is_line = True  # and no more than that
+
+    def at(self, place: int, end: End) -> None:
+        """A point there."""
+        if end != "none":
+            self._place = place if self._place is None else self._place
+            self._is_line = self._is_line and end == "line"
+
+    def before(self, letters: str) -> list[int]:
+        """The place, if letters come next with which no sentence goes on."""
+        if self._place is None or letters.isspace():
+            return []
+        goes_on = self._is_line and letters.lstrip()[0].islower()
+        place, self._place, self._is_line = self._place, None, True
+        return [] if goes_on else [place]
+
+
 def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, str]:
     """The segment of some pieces, of which every `Open` has its `Close`, between its outer white space.
 
@@ -140,6 +169,8 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, s
     halves = [_Half(0, None)]
     points: list[Mark] = []  # since the last letters
     shown = False  # whether one of them is seen
+    ends: list[int] = []
+    ended = _Ended()
     pieces = list(pieces)
     outer = [any(isinstance(piece, Text) for piece in edge) for edge in (pieces[:1], pieces[-1:])]
 
@@ -148,6 +179,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, s
             case Text(letters):
                 if not letters:
                     continue
+                ends += ended.before(letters)
                 text += " " * _parted(text[-1:], points, letters[0])
                 points, shown = [], False
                 letters = _SPACES.sub(" ", letters) if collapse else letters
@@ -159,8 +191,9 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, s
                 joined = half.start == len(text) and bool(half.within) and all(mark.joined for mark in half.within)
                 mark = Mark(half.start, len(text), half.source, source, tuple(half.within), joined=joined)
                 halves[-1].within.append(mark)
-            case Point(source, shows, separates, joined):
+            case Point(source, shows, separates, joined, end):
                 place, space = len(text), text[-1:].isspace()
+                ended.at(place, end)
                 joined = joined and bool(text) and not space
                 points.append(
                     Mark(place, place, source, None, (), shows, separates, joined, space and not shown, space_after)
@@ -172,8 +205,9 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, s
     lead = len(text) - len(text.lstrip()) if core else 0
     marks = tuple(_moved(mark, lead, len(core)) for mark in halves[0].within)
     before, after = text[:lead], text[lead + len(core) :]
-    begins, ends = outer
-    return before if begins else "", Segment(core, marks), after if ends else ""
+    begins, closes = outer
+    inner = tuple(place - lead for place in ends if lead < place < lead + len(core))
+    return before if begins else "", Segment(core, marks, inner), after if closes else ""
 
 
 def _spaces_after(pieces: Sequence[Piece]) -> list[bool]:

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
-from repose.documents.segment import Close, Open, Piece, Placed, Point
+from repose.documents.segment import Close, End, Open, Piece, Placed, Point
 from repose.documents.xml_source import Element, Xml
 
 _MAIN = (
@@ -47,7 +47,9 @@ _SHOWN = frozenset(
         "m:oMathPara",
     ]
 )
-_SEPARATING = frozenset(["w:tab", "w:ptab", "w:br", "w:cr"])
+_ENDS: dict[str, End] = {"w:tab": "column", "w:ptab": "column", "w:br": "line", "w:cr": "line"}
+_NO_LOOKS = frozenset(["w:lang", "w:noProof"])
+"""Properties of a run that nobody sees: its language, and what the spelling checker is to leave out."""
 
 
 class _Bound(NamedTuple):
@@ -118,7 +120,7 @@ def _content(element: Element) -> Element | None:
 
 def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
     looks = next((child for child in run.elements() if child.name == "w:rPr"), None)
-    properties = "" if looks is None else xml.written(looks, {})
+    properties = "" if looks is None else _properties(xml, looks)
     is_raised = looks is not None and any(map(_raises, looks.elements()))
     around = Run(properties)
     for child in run.elements():
@@ -130,7 +132,14 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
         elif child.name == "w:fldChar":
             yield _Bound(child.attribute("fldCharType"), raw)
         elif child.name not in _LEFT_OUT:
-            yield Point(raw, child.name in _SHOWN, child.name in _SEPARATING)
+            ends = _ENDS.get(child.name, "none")
+            yield Point(raw, child.name in _SHOWN, separates=ends != "none", ends=ends)
+
+
+def _properties(xml: Xml, looks: Element) -> str:
+    """What a run looks like, as it is written; nothing where it has no looks of its own."""
+    unseen = {look.start: "" for look in looks.elements() if look.name in _NO_LOOKS}
+    return xml.written(looks, unseen) if len(unseen) < len(list(looks.elements())) else ""
 
 
 def _raises(look: Element) -> bool:

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import chain
 from typing import Protocol, TypeVar
 
 from repose.data.input_warning import input_warning
@@ -67,7 +66,7 @@ def split(direction: Direction, text: str) -> SplitText:
         whole = Parts((Part("", text, ""),), False)
     else:
         lines = [parts_of(line, base_code(direction.source), stays_whole) for line in _LINE.findall(text) if line]
-        whole = Parts(tuple(chain.from_iterable(line.parts for line in lines)), any(line.too_long for line in lines))
+        whole = Parts.together(lines)
     return SplitText(whole.parts, whole.too_long, tuple(map(model.size, whole.sentences)))
 
 
