@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
@@ -243,10 +244,11 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
     first, second = out.splitlines()
     assert first == second, "the mark of the byte order is no text"
     assert run("translate", trained, packed)[:2] == (0, out)
-    plain.write_bytes(b"\xff\xfe" + line.encode("utf-16-le"))
-    code, out, err = run("translate", trained, plain)
-    assert (code, out) == (1, "")
-    assert "UTF-16: save it in UTF-8" in err
+    for mark, order in ((b"\xff\xfe", ""), (b"", "le")):
+        plain.write_bytes(mark + line.encode("utf-16-le"))
+        code, out, err = run("translate", trained, plain)
+        assert (code, out) == (1, "")
+        assert f"UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16{order} -t utf-8`" in err
     code, _, err = run("translate", trained, damaged)
     assert code == 1
     assert f"{damaged} is damaged or not what its name says" in err
@@ -263,6 +265,28 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     closed = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], **{**how, "env": None})
     assert closed.returncode == 2
     assert closed.stderr.decode() == "repose: there is no standard input: name a file\n"
+    how = {"input": text + b"\xff\n", "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "check": False}
+    shut = ['exec "$@" >&-', 'exec "$@" 2>&-', 'exec "$@" --paragraphs >&-', 'exec "$@" -']
+    without_output, without_messages, whole, by_dash = (
+        subprocess.run(["sh", "-c", s, "sh", *command], **how) for s in shut
+    )
+    said = b"1 of 3 lines was not UTF-8: invalid bytes were replaced\n"
+    assert (without_output.returncode, without_output.stderr) == (0, said)
+    assert whole.returncode == 0
+    assert without_messages.stdout == by_dash.stdout, "no message among the translations"
+    assert (by_dash.stdout.count(b"\n"), by_dash.stderr) == (3, said)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("options", [(), ("--paragraphs",)])
+def test_a_pipe_can_be_translated(trained: Path, run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:
+    pipe, text = tmp_path / "pipe", tmp_path / "text"
+    text.write_text("Ele lê.\n")
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_text("Ele lê.\n"))
+    writer.start()
+    assert run("translate", trained, pipe, *options)[:2] == run("translate", trained, text, *options)[:2]
+    writer.join()
 
 
 def test_what_is_said_is_in_utf_8_whatever_the_locale() -> None:

@@ -1,5 +1,6 @@
 """What is sent to a model, where its words came from, and where marks go that have no words."""
 
+import errno
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -189,6 +190,16 @@ def test_without_the_identifier_no_language_is_told(monkeypatch: pytest.MonkeyPa
     assert input_warning(["Привет, мир"], ["Latin"], "pt") is not None
 
 
+def test_no_language_is_told_where_the_identifier_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It unpacks itself where temporary files lie."""
+
+    def unpack(*_: object) -> bool:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("repose.data.input_warning.is_in", unpack)
+    assert input_warning([ENGLISH], ["Latin"], "pt") is None
+
+
 @pytest.mark.parametrize(
     ("texts", "scripts", "language", "wanted"),
     [
@@ -282,6 +293,14 @@ def test_a_page_whose_encoding_lacks_a_character_gets_its_number() -> None:
 def test_what_cannot_be_read_is_a_sentence(data: bytes, suffix: str) -> None:
     with pytest.raises(DataError):
         read_document(data, suffix)
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+def test_a_file_in_utf_16_without_its_mark_is_not_translated_as_noise(order: str) -> None:
+    with pytest.raises(
+        DataError, match=f"in UTF-16 without its mark: convert it with `iconv -f utf-16{order} -t utf-8`"
+    ):
+        read_document("O gato é preto.\nÉ.\n".encode(f"utf-16-{order}"), ".txt")
 
 
 def test_unknown_suffixes() -> None:

@@ -487,7 +487,8 @@ def test_text_files() -> None:
         "Invalid request: file format .exe is not supported": {
             "data": PT_EN, "files": {"file": ("../../a.exe", b"", "text/plain")}
         },
-        "Invalid request: the file is not in UTF-8: save it in UTF-8 first": {
+        "Invalid request: the file is not in UTF-8: save it in UTF-8, or convert it with `iconv -f cp1252 -t utf-8` if "
+        "it is in cp1252": {
             "data": PT_EN, "files": {"file": ("a.txt", b"\xff\xff")}
         },
     }  # fmt: skip
@@ -495,8 +496,25 @@ def test_text_files() -> None:
         assert body(ask(APP, "POST", "/translate_file", **how)) == {"error": error}
     app = make_app(service(files=False))
     assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 403
-    app = make_app(service(limits={"max_file": 100}))
+    app = make_app(service(limits={"max_body": 100}))
     assert ask(app, "POST", "/translate_file", data=PT_EN, files=file).status_code == 413
+
+
+def test_no_file_is_promised_that_nobody_could_fetch() -> None:
+    """They end with the server."""
+    made, file = service(), {"file": ("a.txt", "olá".encode(), "text/plain")}
+    app, answer = make_app(made), made.answer
+
+    async def end_meanwhile(*work: Any) -> Any:
+        found = await answer(*work)
+        made.ready = False
+        return found
+
+    made.answer = end_meanwhile  # type: ignore[method-assign]
+    for _ in range(2):  # at its end, and at once
+        found = ask(app, "POST", "/translate_file", data=PT_EN, files=file)
+        assert (found.status_code, body(found)) == (503, {"error": "Server is closing"})
+    assert not made.downloads._files
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def _check_encoding(place: str, name: str) -> None:
     """Raises DataError for UTF-16."""
     with open_input(place) as file:
         try:
-            next(without_mark(iter([file.read(2)])), None)
+            next(without_mark(iter([file.read(64)])), None)
         except DataError as error:
             raise DataError(f"{name}: {error}") from error
 

@@ -84,7 +84,7 @@ def translate_paragraphs(
     if file is None:
         data = stdin().read()
     else:
-        check_file(file)
+        check_file(file, again=False)
         with unpackable(file), opened(file) as source:
             data = source.read()
     try:

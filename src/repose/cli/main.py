@@ -7,6 +7,7 @@ Results go to stdout, all else to stderr.
 import io
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -51,6 +52,8 @@ def main() -> None:
     # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     limit_threads()
+    if sys.stdout is None:  # closed from the start
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):  # as texts are read; a terminal has an encoding of its own
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8", errors="strict" if stream is sys.stdout else "backslashreplace")
@@ -59,7 +62,7 @@ def main() -> None:
             with ended_by_signals():  # where a verb does not handle signals itself
                 app()
         except SystemExit:  # as it always ends
-            _flush()
+            sys.stdout.flush()
             raise
     except Interrupted as signal:
         say(f"stopped ({signal.name}): give the same command again")
@@ -75,14 +78,9 @@ def main() -> None:
         sys.exit(message.exit_code)
     finally:
         try:
-            _flush()
+            sys.stdout.flush()
         except OSError:  # which has been said; the interpreter, which flushes at its end, has nothing to add
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _flush() -> None:
-    if sys.stdout is not None:  # None: it was closed from the start
-        sys.stdout.flush()
 
 
 @app.callback(invoke_without_command=True)

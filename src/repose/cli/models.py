@@ -31,7 +31,7 @@ _FIELD = "Field of the {} in files that name theirs, language in TMX (default: t
 
 def translate(
     model: ModelDir,
-    file: Annotated[Path | None, Argument(help="Text file with one sentence per line (default: stdin).")] = None,
+    file: Annotated[Path | None, Argument(help="Text file with one sentence per line (default, or -: stdin).")] = None,
     beam_size: BeamSize = None,
     num_hypotheses: Annotated[
         int,
@@ -67,6 +67,7 @@ def translate(
     from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
 
+    file = None if file == Path("-") else file
     counts, said, models = StreamCounts(), False, [model, *(ensemble or [])]
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
@@ -88,7 +89,7 @@ def translate(
         documents.translate_paragraphs(models, file, {**search, "to": to}, device, workers, precision, engine)
         return
     if file is not None:
-        check_file(file)
+        check_file(file, again=False)
     with (
         load(models, device, workers, precision, engine) as translator,
         nullcontext() if file is None else unpackable(file),

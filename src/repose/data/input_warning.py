@@ -92,9 +92,12 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
     if language == UNKNOWN or sum(map(str.isalpha, text)) < FEWEST_LETTERS or find_spec("py3langid") is None:
         return None
     base = base_code(language)
-    if is_in(text, base):
+    try:
+        if is_in(text, base):
+            return None
+        found, probability = identify(text)
+    except OSError:  # it unpacks itself where temporary files lie: a full disk is no reason not to translate
         return None
-    found, probability = identify(text)
     # A language that it does not know it would always take for another.
     if found == base or probability < LEAST_PROBABILITY or base not in known_languages():
         return None

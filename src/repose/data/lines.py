@@ -61,7 +61,7 @@ class LineReader:
                     ended = _skip_line(file)
                 if self.num_lines == 1 and line.startswith(_OFFICE):
                     raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
-                if self.num_lines == 1 and (order := _order_of_utf_16(line)):
+                if self.num_lines == 1 and (order := order_of_utf_16(line)):
                     raise self._in_utf_16(order)
                 if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
                     old = "has no line feed but carriage returns, the line ends of old Macs"
@@ -95,18 +95,20 @@ def blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
-def check_file(path: Path) -> None:
-    """Raise `DataError` unless `path` is a regular file that can be opened."""
+def check_file(path: Path, *, again: bool = True) -> None:
+    """Raise `DataError` unless `path` is a regular file that can be opened, or a pipe that is not read `again`."""
     with _readable(path):
         if path.is_dir():
             raise DataError(f"{path} is a folder: name a file in it")
+        if path.is_fifo() and not again:
+            return  # opened, it would be begun
         if path.exists() and not path.is_file():
             raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
         path.open("rb").close()
 
 
-def _order_of_utf_16(line: bytes) -> str:
-    """Of a line in it without its mark, of letters that ASCII has; "" of others."""
+def order_of_utf_16(line: bytes) -> str:
+    """ "le" or "be" of a line in it without its mark, of letters that ASCII has; "" of others."""
     even, odd = line[::2], line[1::2]
     orders = {"le": (odd, even), "be": (even, odd)}
     return next(

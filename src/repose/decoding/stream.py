@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
+from repose.data.lines import order_of_utf_16
 from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -199,10 +200,11 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Lines of a file, of which the first may begin with a mark of its byte order, as Windows writes it. Raises
-    DataError for that of UTF-16, whose lines these are not."""
+    DataError for UTF-16, whose lines these are not."""
     for first in islice(lines, 1):
-        if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise DataError("the text is in UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16 -t utf-8`")
+        if (order := order_of_utf_16(first)) or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            command = f"iconv -f utf-16{order} -t utf-8"
+            raise DataError(f"the text is in UTF-16: save it in UTF-8, or pipe it through `{command}`")
         yield first.removeprefix(codecs.BOM_UTF8)
     yield from lines
 

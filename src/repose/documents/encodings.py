@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from repose.data.lines import order_of_utf_16
 from repose.documents.segment import Placed, Segment
 from repose.system.errors import DataError
 
@@ -37,6 +38,7 @@ _OTHER_LABELS = {
     **{"iso-8859-8-i": "iso8859-8", "gb_2312-80": "gb2312", "ksc_5601": "euc_kr"},
 }
 """Labels that Python does not know, besides those with x- before them."""
+_LOOKED_AT = 2048
 _UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
@@ -91,6 +93,8 @@ def read_text(
     if data.startswith(_UTF_32):
         raise DataError("the file is in UTF-32: save it in UTF-8 first")
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
+    if not mark and (order := order_of_utf_16(data[:_LOOKED_AT].split(b"\n")[0])):
+        raise DataError(f"the file is in UTF-16 without its mark: convert it with `iconv -f utf-16{order} -t utf-8`")
     label, declared = {"html": _declared, "xhtml": _declared_in_xml}.get(markup or "", _says_nothing)(data)
     candidates = [encoding] if encoding else [declared, "utf-8"]
     if declared == "cp1252" and markup == "html":
@@ -102,7 +106,9 @@ def read_text(
             continue
     if declared != "utf-8" and not encoding:
         raise DataError(f"the file is neither in {label}, as it declares, nor in UTF-8: save it in UTF-8 first")
-    raise DataError("the file is not in UTF-8: save it in UTF-8 first")
+    raise DataError(
+        "the file is not in UTF-8: save it in UTF-8, or convert it with `iconv -f cp1252 -t utf-8` if it is in cp1252"
+    )
 
 
 def _says_nothing(_: bytes) -> tuple[str, str]:
@@ -125,7 +131,7 @@ def _declared(data: bytes) -> tuple[str, str]:
 
     UTF-8 where it says nothing, or names an encoding that no page can be in.
     """
-    found = _CHARSET.search(data[:2048])
+    found = _CHARSET.search(data[:_LOOKED_AT])
     label = found[1].decode().lower() if found else "utf-8"
     try:
         name = codecs.lookup(_OTHER_LABELS.get(label, re.sub("^(x-)+", "", label))).name

@@ -34,7 +34,7 @@ from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
 from repose.serving.middleware import Outermost
 from repose.serving.parameters import Parameters, check_sizes
-from repose.serving.refusals import RequestError, too_late, too_long, too_slow
+from repose.serving.refusals import RequestError, closing, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
 from repose.serving.texts import TranslatedText, translate_texts, warnings_of_unchanged
@@ -236,9 +236,6 @@ class Service:
         upload = found.upload("file")
         source, target = found.text("source"), found.text("target")
         suffix = files.suffix_of(upload.name, documents.MEDIA_TYPES)
-        limits = self.settings.limits
-        if len(upload.content) > limits.max_file:
-            raise RequestError(413, f"Invalid request: the file is larger than {limits.max_file} bytes")
         content = upload.content
 
         async def work() -> tuple[str, bytes, list[str]]:
@@ -257,10 +254,17 @@ class Service:
                     )
 
         request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
-        media_type, translated, warnings = await self.answer(request, work(), limits.file_timeout)
+        self._check_open()
+        media_type, translated, warnings = await self.answer(request, work(), self.settings.limits.file_timeout)
+        self._check_open()
         name = self.downloads.put(suffix, translated, media_type)
         answer = {"translatedFileUrl": f"{self._base_url(request)}download_file/{name}"}
         return JSONResponse(answer | ({"warnings": warnings} if warnings else {}))
+
+    def _check_open(self) -> None:
+        """Raises RequestError where the server is ending, and its files with it."""
+        if not self.ready:
+            raise closing()
 
     def _base_url(self, request: Request) -> str:
         """As the client knows it, with a slash at its end."""

@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Generator
+from tempfile import gettempdir
 
 import uvicorn
 
@@ -28,7 +29,7 @@ from repose.serving.middleware import Outermost
 from repose.serving.protocol import guarded
 from repose.serving.settings import ServeSettings
 from repose.system.device import available_cores, check_workers, device_name
-from repose.system.errors import ConfigError, ReposeError
+from repose.system.errors import ConfigError, ReposeError, WriteError
 from repose.system.files import writing
 from repose.system.signals import handled_by
 from repose.system.terminal import Say
@@ -197,7 +198,11 @@ class Server:
 
     async def _start(self) -> None:
         await self._service.dispatcher.start()
-        await asyncio.to_thread(known_languages)  # takes seconds once
+        try:
+            await asyncio.to_thread(known_languages)  # takes seconds once
+        except OSError as error:
+            room = f"cannot unpack the identifier of languages in {gettempdir()} ({error.strerror or error})"
+            raise WriteError(f"{room}: make room there, or set TMPDIR to a folder that has some") from error
         while not self._http.started:
             await asyncio.sleep(0.01)
         self._service.ready = True

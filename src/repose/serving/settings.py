@@ -35,8 +35,6 @@ class Limits:
     """Bytes of a request's body."""
     max_bodies: int = 128 << 20
     """Bytes of all bodies that are in memory at once."""
-    max_file: int = 4 << 20
-    """Bytes of a file to be translated."""
     max_connections: int = 1_024
     """Open connections."""
     receive_seconds: float = 15.0
@@ -62,7 +60,7 @@ class Limits:
             if (value := getattr(self, name)) != NO_LIMIT and value < least:
                 raise ConfigError(f"{name} = {value}, but it should be at least {least}, or -1 for no limit")
         for name in (
-            *("wrong_key_limit", "max_body", "max_bodies", "max_file", "max_files", "max_connections"),
+            *("wrong_key_limit", "max_body", "max_bodies", "max_files", "max_connections"),
             *("timeout", "file_timeout", "file_seconds", "receive_seconds", "send_seconds"),
         ):
             if not (value := getattr(self, name)) > 0:

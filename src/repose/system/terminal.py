@@ -67,6 +67,8 @@ Say = Callable[[str], None]
 
 def say(sentence: str) -> None:
     """A line on stderr, at once; none where that cannot be written, as on a full disk: the work itself goes on."""
+    if sys.stderr is None:  # closed from the start; `print` would take stdout
+        return
     with contextlib.suppress(OSError):
         print(printable(sentence), file=sys.stderr, flush=True)
 
