@@ -113,16 +113,17 @@ def test_weights_that_change_are_noticed(folders: list[Path]) -> None:
     members = [load(folder, engine="torch", workers=1) for folder in folders[:2]]
     tokenizer = members[0].src_tokenizer
     ensemble = Translator(Ensemble([m.engine for m in members]), tokenizer, tokenizer, beam_size=1, workers=1)
-    before = ensemble.translate(TEXTS)
+    before, scores = ensemble.translate(TEXTS), ensemble.score(TEXTS, TEXTS)
     engine = members[1].engine
     assert isinstance(engine, TorchEngine)
     with torch.no_grad():
         for weight in engine.model.parameters():
             weight.mul_(-1.0)
-    changed = ensemble.translate(TEXTS)
+    changed_scores, changed = ensemble.score(TEXTS, TEXTS), ensemble.translate(TEXTS)
     assert [t.score for t in changed] != [t.score for t in before]
     fresh = Translator(Ensemble([TorchEngine(m.model) for m in members]), tokenizer, tokenizer, beam_size=1, workers=1)
     assert changed == fresh.translate(TEXTS)
+    assert changed_scores == fresh.score(TEXTS, TEXTS) != scores
 
 
 def test_what_cannot_be_one_is_refused(folders: list[Path], tmp_path: Path) -> None:

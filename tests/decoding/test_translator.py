@@ -21,6 +21,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding import stream
 from repose.decoding.load import load
 from repose.decoding.sampling import Sampling
+from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.graphs.stacks import graphs_of
 from repose.model.kernels.linear import quantize
@@ -369,6 +370,25 @@ def test_copies_in_int8_are_in_int8(tokenizer: Tokenizer, copied: Callable[[Tran
     assert again.precision == "int8"
     assert again.model is not model
     assert again.translate(["ka lo", "mi"]) == expected
+
+
+def quantized(model: Transformer) -> Transformer:
+    quantize(model)
+    return model
+
+
+def test_weights_that_change_are_packed_anew(tokenizer: Tokenizer) -> None:
+    """Those in 8-bit integers, too."""
+    translator = Translator(quantized(tiny("baseline")), tokenizer, tokenizer, workers=1)
+    assert isinstance(translator.engine, TorchEngine)
+    before = translator.translate(["ka lo", "mi"])
+    with torch.no_grad():
+        for parameter in translator.model.parameters():
+            parameter.mul_(-1.5)
+    model = tiny("baseline")
+    model.load_state_dict(translator.model.state_dict())
+    fresh = Translator(quantized(model), tokenizer, tokenizer, workers=1)
+    assert translator.translate(["ka lo", "mi"]) == fresh.translate(["ka lo", "mi"]) != before
 
 
 def test_constants_are_derived_anew_after_a_write_that_torch_does_not_count(tokenizer: Tokenizer) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,13 +217,16 @@ def test_what_differs_is_not_left_behind(saving: Saving, tmp_path: Path, monkeyp
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_what_differs_at_a_distance_is_found(saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("amount", [0.5, math.nan])
+def test_what_differs_at_a_distance_is_found(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, amount: float
+) -> None:
     pytest.importorskip("ctranslate2")
     model, specification = saving("original", max_length=100), to_ctranslate2.specification
 
     def wrong(*arguments: Any) -> Any:
         spec = specification(*arguments)
-        spec.decoder.position_encodings.encodings[60:] += 0.5
+        spec.decoder.position_encodings.encodings[60:] += amount
         return spec
 
     monkeypatch.setattr(to_ctranslate2, "specification", wrong)

@@ -386,11 +386,15 @@ def test_defaults_of_torch_change_nothing(
     [
         ([], r"a target has the ids \[\], but needs START and one more"),
         ([2], r"a target has the ids \[2\], but needs START and one more"),
+        ([5, 3], r"a target has the ids \[5, 3\], but needs START and one more"),
+        ([2, 0, 3], "id 0 is not in the target vocabulary"),
+        (["ab"], "a target is a list of the ids"),
+        (None, "a target is a list of the ids"),
         ([2, -1, 3], "id -1 is not in the target vocabulary of 272 tokens"),
         ([2, 272, 3], "id 272 is not in the target vocabulary of 272 tokens"),
     ],
 )
-def test_targets_that_cannot_be_forced(saving: Saving, engine: str, target: list[int], match: str) -> None:
+def test_targets_that_cannot_be_forced(saving: Saving, engine: str, target: Any, match: str) -> None:
     with pytest.raises(DataError, match=match):
         repose.load(saving("baseline"), engine=engine).force(["a", "a"], [[2, 3], target])
 

@@ -158,6 +158,27 @@ def _padded_beyond_32(_: torch.nn.Module, x: Tensor, packing: Any) -> Tensor:
     return added
 
 
+def test_a_leak_that_is_no_number_is_found() -> None:
+    """Where nothing else moves: no distance is less than NaN, nor more."""
+    assert {name for name in failed(leaking(_nothing_beyond_32)) if name.startswith("causal")} == {
+        "causal (perturbation, 64 tokens, evaluation mode)",
+        "causal (perturbation, 64 tokens, training mode)",
+    }
+    made = model()
+    torch.nn.init.constant_(made.output.weight, torch.nan)
+    assert {name for name in failed(made) if "gradient" in name} == {
+        "causal (gradient, evaluation mode)",
+        "causal (gradient, training mode)",
+    }
+
+
+def _nothing_beyond_32(_: torch.nn.Module, x: Tensor, __: Any) -> Tensor:
+    """The first token of a longer target has no number."""
+    added = torch.zeros_like(x)
+    added[:, 0] = torch.nan if x.shape[1] > 32 else 0.0
+    return added
+
+
 def test_a_leak_of_the_length_is_called_causal() -> None:
     """Which position is the last: no token is seen, but how many follow."""
 

@@ -88,3 +88,22 @@ def test_spare_labels_have_no_part(on_an_accelerator: Callable[[], None]) -> Non
         torch.testing.assert_close(results(model, cells), wanted)
         more, spare = torch.cat([cells, cells[:3] * 0]), torch.cat([LABELS, LABELS[:3] * 0 + SPARE])
         torch.testing.assert_close(results(model, more, labels=spare), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("a", DRAWN, ids=ids(AXES, DRAWN))
+def test_weights_of_half_precision(on_an_accelerator: Callable[[], None], a: Architecture, dtype: torch.dtype) -> None:
+    """Compute, on a CPU and on an accelerator, whole sentences and steps."""
+    torch.manual_seed(0)
+    model = made(a).float().eval()
+    with torch.no_grad():
+        exact = model(SRC, TGT).log_softmax(2)[TGT != 0]
+        model.to(dtype)
+        for switch in (lambda: None, on_an_accelerator):
+            switch()
+            found = [model(SRC, TGT).log_softmax(2)]
+            if not a.looks_ahead:
+                state = model.start(model.encode(SRC))
+                found.append(torch.stack([model.step(TGT[:, t], state) for t in range(TGT.shape[1])], 1))
+            for log_probs in found:
+                assert (log_probs[TGT != 0] - exact).norm() < 0.05 * exact.norm()

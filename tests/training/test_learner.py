@@ -1,6 +1,7 @@
 import dataclasses
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,15 @@ def test_what_is_computed_beside_is_waited_for_before_others_are_added(
         found.append(gradients(ours.model))
     for key, wanted in found[0].items():
         torch.testing.assert_close(found[1][key], wanted, msg=key)
+
+
+def test_what_is_computed_beside_is_waited_for_where_a_pass_fails() -> None:
+    """A graph of a GPU that is being recorded cannot end with work that nobody waits for."""
+    beside = Late(torch.zeros(1))
+    with suppress(MemoryError), beside.active():
+        beside.aside(lambda: None)
+        raise MemoryError
+    assert not beside._waiting
 
 
 @pytest.mark.parametrize("tie", ["none", "output", "all"])

@@ -98,12 +98,8 @@ class Engine(ABC):
         return None
 
     @abstractmethod
-    def forget(self) -> None:
-        """Drop what was derived from the weights."""
-
-    @abstractmethod
     def refresh(self) -> None:
-        """Derive it anew."""
+        """Derive anew what was derived from the weights."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """Within the block, it computes in one thread, as fast as it can."""

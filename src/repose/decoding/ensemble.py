@@ -70,11 +70,6 @@ class Ensemble(Engine):
         """See `Engine`."""
         return tuple(engine.fingerprint() for engine in self.engines)
 
-    def forget(self) -> None:
-        """See `Engine`."""
-        for engine in self.engines:
-            engine.forget()
-
     def refresh(self) -> None:
         """See `Engine`."""
         for engine in self.engines:

@@ -136,11 +136,8 @@ class OnnxEngine(Engine):
         """See `Engine`: graphs do not change."""
         return str(self.graphs.encoder)
 
-    def forget(self) -> None:
-        """See `Engine`: nothing is derived from the graphs."""
-
     def refresh(self) -> None:
-        """See `Engine`."""
+        """See `Engine`: nothing is derived from the graphs."""
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
         """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""

@@ -40,7 +40,7 @@ class Pool:
 
         Raises what a search raises, and ReposeError where a worker dies.
         """
-        self._renew(engine)
+        self.renew(engine)
         with engine.undisturbed():
             if len(batches) > 1 and self._can_share(engine):
                 return self._share(engine, batches)
@@ -49,7 +49,7 @@ class Pool:
     def start(self, engine: Engine) -> None:
         """Start all workers now and wait until they are ready, for measurements. Raises ReposeError where one dies."""
         if self._can_share(engine):
-            self._renew(engine)
+            self.renew(engine)
             crew = self._crew
             with crew.opened(_Call([])) as call:
                 crew.start(self.processes - 1, engine, call)
@@ -64,13 +64,13 @@ class Pool:
         self._fingerprint = None
         self._crew.close()
 
-    def _renew(self, engine: Engine) -> None:
+    def renew(self, engine: Engine) -> None:
         """Part with what derives from other weights, with workers that have died, and with those of another process."""
         if not self._crew.is_of_this_process():
             self._crew = _Crew(self)
         if (fingerprint := engine.fingerprint()) != self._fingerprint:
             self.forget()
-            engine.forget()
+            engine.refresh()
             self._fingerprint = fingerprint
         self._crew.tidy()
 

@@ -119,13 +119,9 @@ class TorchEngine(Engine):
         written = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in self._weights.values()]
         return (*written, is_quantized(self.model))
 
-    def forget(self) -> None:
-        """See `Engine`."""
-        self._constants = {}
-
     def refresh(self) -> None:
         """See `Engine`."""
-        self.forget()
+        self._constants = {}
         if self.precision == "int8":
             quantize(self.model)
 

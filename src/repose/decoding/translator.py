@@ -26,7 +26,7 @@ from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_T
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
 from repose.system.numbers import is_whole
-from repose.system.token_ids import END, START
+from repose.system.token_ids import END, PAD, START
 
 if TYPE_CHECKING:
     import torch
@@ -293,6 +293,7 @@ class Translator:
         encoded = self.encode(sources, to=to)
         src = [_cut(ids, limit) for ids in encoded]
         lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
+        self._pool.renew(self.engine)
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
             of_batch = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
@@ -406,17 +407,19 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
 
 
 def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:
-    """Raises DataError unless there is one target per source, each goes on after START, and none is longer than is
-    read."""
+    """Raises DataError unless there is one target per source, each of ids that go on after START, and none is longer
+    than is read."""
     if num_sources != len(targets):
         raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
+    if not all(hasattr(target, "__len__") and all(map(is_whole, target)) for target in targets):
+        raise DataError("a target is a list of the ids of its tokens, from START to END: `score` takes texts")
     if (longest := max(map(len, targets), default=0) - 1) > max_length:
         raise DataError(
             f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"
         )
     for target in targets:
-        if len(target) < 2:
+        if len(target) < 2 or target[0] != START:
             raise DataError(f"a target has the ids {list(target)}, but needs START and one more at least")
-        if min(target) < 0 or max(target) >= vocab_size:
-            wrong = min(target) if min(target) < 0 else max(target)
+        if min(target) <= PAD or max(target) >= vocab_size:
+            wrong = min(target) if min(target) <= PAD else max(target)
             raise DataError(f"id {wrong} is not in the target vocabulary of {vocab_size} tokens: use the model's own")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -71,7 +72,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     vocabularies = [_vocabulary(tokenizer) for tokenizer in tokenizers]
     _write(loaded, vocabularies, out, None)
     compared = compare(loaded, vocabularies, out, "fp32")
-    if not (worst := max(compared.largest_difference, compared.worst_choice)) <= TOLERANCE:
+    if not (worst := float(np.max([compared.largest_difference, compared.worst_choice]))) <= TOLERANCE:
         raise CheckpointError(
             f"what CTranslate2 computes differs from the model's log-probabilities by {worst:.1e}, so nothing was "
             f"exported: try another version of it than {ctranslate2.__version__}{_or_not_folded(architecture)}"
@@ -177,7 +178,8 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
     for log_probs, chosen in zip(_log_probs(model, ids, [row[: limit - 1] for row in greedy]), greedy, strict=True):
         said = chosen if len(chosen) == limit else [*chosen, END]  # at its limit a sentence just ends
         choices.append(float((log_probs[: len(said)].amax(1) - _chosen(log_probs, said)).max()))
-    return Comparison(_SENTENCES, max(differences), sum(choice == 0.0 for choice in choices), max(choices))
+    largest, worst = (float(np.max(found)) for found in (differences, choices))  # NaN where one is
+    return Comparison(_SENTENCES, largest, sum(choice == 0.0 for choice in choices), worst)
 
 
 def _drawn(vocab_size: int, longest: int, generator: torch.Generator) -> list[int]:

@@ -96,7 +96,9 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
     cut = dataclasses.replace(architecture, max_length=longest)
     shorter = Transformer(cut, src_vocab_size=model.src_vocab_size, tgt_vocab_size=model.tgt_vocab_size)
     expected = shorter.state_dict()
-    shorter.load_state_dict({name: x[: len(expected[name])] for name, x in model.state_dict().items()})
+    shorter.load_state_dict(
+        {name: x[: len(expected[name])] if x.dim() else x for name, x in model.state_dict().items()}
+    )
     return shorter.eval()
 
 

@@ -15,7 +15,7 @@ from repose.model.kernels.absorption import Absorbed, absorb, cost
 from repose.model.kernels.attend import BlockShapes, attend, product
 from repose.model.kernels.blocks import Blocks, SingleBlockLayout, join, split
 from repose.model.kernels.dropout import Dropout
-from repose.model.kernels.linear import Linear, SideBySide, linear
+from repose.model.kernels.linear import Linear, SideBySide, at_least_fp32, linear
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import packs
 from repose.model.positions import Positions
@@ -117,11 +117,11 @@ class Attention(nn.Module):
         queries, keys = blocks.turn(queries), blocks.turn(keys)
         values = self.value(values_from)
         if self._may_fuse and not packs(queries.device):
-            return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout))
+            return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout).to(queries.dtype))
         of_queries, of_keys = blocks.queries, blocks.keys
         spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
         heads, _ = self._attend(*spread, blocks, of_keys.sizes, self.scale)
-        return self.output(of_queries.gather(heads))
+        return self.output(of_queries.gather(heads).to(queries.dtype))
 
     @property
     def recorded(self) -> list[Tensor] | None:
@@ -146,11 +146,11 @@ class Attention(nn.Module):
         keys = blocks.tokens.spread(keys_from)
         values = keys if values_from is keys_from else blocks.tokens.spread(values_from)
         heads, sums = self._attend(queries, keys, values, blocks, blocks.tokens.sizes, 1.0)
-        out = linear(blocks.queries.gather(heads), w_o, self.output.bias)
+        out = linear(blocks.queries.gather(heads).to(w_o.dtype), w_o, self.output.bias)
         if value_bias is None:
             return out
         assert sums is not None
-        return out + linear(blocks.queries.gather(sums), value_bias)
+        return out + linear(blocks.queries.gather(sums).to(w_o.dtype), value_bias)
 
     def _absorb(self) -> Absorbed:
         assert isinstance(self.value, Linear), "or it may not absorb"
@@ -167,7 +167,7 @@ class Attention(nn.Module):
     ) -> tuple[Float[Tensor, "Q e"], Float[Tensor, "Q 1"] | None]:
         """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
         with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
-            queries, keys, values = (_at_least_fp32(x) for x in (queries, keys, values))
+            queries, keys, values = (at_least_fp32(x) for x in (queries, keys, values))
             if self._may_fuse:
                 shapes, sums = BlockShapes(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
                 return attend(queries, keys, values, shapes, scale=scale, dropout=self._dropout, with_sums=sums)
@@ -201,11 +201,6 @@ class Attention(nn.Module):
             recorded.append(blocks.padded([x.detach() for x in weights]))
 
 
-def _at_least_fp32(x: Tensor) -> Tensor:
-    """In fp32, or as it is if it is wider."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
-
-
 def fused(
     queries: Float[Tensor, "R HC"],
     keys: Float[Tensor, "S HC"],
@@ -224,7 +219,7 @@ def fused(
         cast(SingleBlockLayout, blocks.keys),
         blocks.blocks,
     )
-    q, k, v = (of.heads(_at_least_fp32(x)) for of, x in ((of_queries, queries), (of_keys, keys), (of_keys, values)))
+    q, k, v = (of.heads(at_least_fp32(x)) for of, x in ((of_queries, queries), (of_keys, keys), (of_keys, values)))
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
     with torch.autocast(q.device.type, enabled=False):
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)

@@ -7,6 +7,7 @@ from a model that fails here should be compared with one from a model that passe
 
 import copy
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -181,7 +182,7 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
         ids = torch.cat([tgt, *variants])
         after = list(model(src.repeat(len(ids) // len(src), 1), ids).split(len(src)))
     model.eval()
-    moved = max(_distance(x[:, :s], after[0][:, :s]) for s, x in zip(cuts, after[1:], strict=True))
+    moved = _largest(_distance(x[:, :s], after[0][:, :s]) for s, x in zip(cuts, after[1:], strict=True))
     name = "perturbation" if every == 1 else f"perturbation, {length} tokens"
     tried = f"later ones of {length} target tokens changed in {len(cuts)} ways, earlier logits compared"
     return _check(f"causal ({name}, {_mode(training)})", tried, moved)
@@ -191,7 +192,7 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
 def _truncation(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
     """Cuts the targets: what follows must not be felt, be it by its number alone."""
     before, cuts = model(src, tgt), sorted({1, tgt.shape[1] // 2, tgt.shape[1] - 1})
-    moved = max(_distance(model(src, tgt[:, :t]), before[:, :t]) for t in cuts)
+    moved = _largest(_distance(model(src, tgt[:, :t]), before[:, :t]) for t in cuts)
     tried = f"{tgt.shape[1]} target tokens cut to {', '.join(map(str, cuts))}, logits compared"
     return _check("causal (truncation)", tried, moved)
 
@@ -206,16 +207,16 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
     finally:
         handle.remove()
     batch, length = tgt.shape
-    moved = 0.0
+    distances = []
     for t in range(length - 1):
         # A weighted sum: the plain sum of logits after a norm can have a vanishing gradient.
         weights = torch.linspace(-1, 1, logits.shape[2]).to(logits)
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
         of_tokens = gradient[: batch * length].unflatten(0, (batch, length))
-        moved = max(moved, _distance(of_tokens[:, t + 1 :], torch.zeros(())))
+        distances.append(_distance(of_tokens[:, t + 1 :], torch.zeros(())))
     model.eval()
     tried = f"gradient of each logit row in the {length} token embeddings after it"
-    return _check(f"causal (gradient, {_mode(training)})", tried, moved)
+    return _check(f"causal (gradient, {_mode(training)})", tried, _largest(distances))
 
 
 @torch.no_grad()
@@ -243,10 +244,15 @@ def _cache(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
         state.select(rows)
         sentences = sentences[rows]
     tried = f"{tgt.shape[1]} tokens decoded one by one, their rows reordered, against one pass"
-    moved = torch.tensor(distances).max().item()  # NaN where one is
+    moved = _largest(distances)
     check = _check("cached = full", tried, moved, CACHE_TOLERANCE)
     return check if check.passed else dataclasses.replace(check, tried=f"{tried}; {SWITCHES}")
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
     return (a - b.to(a)).abs().max().item()
+
+
+def _largest(distances: Iterable[float]) -> float:
+    """NaN where one is, which Python's `max` may pass by."""
+    return torch.tensor(list(distances)).max().item()

@@ -104,7 +104,8 @@ class CachedAttention:
         weights = self._weights(queries, cached[0], reach.bias, reach)
         out = self.output(cache.beams.scatter(_heads(weights, cached[-1])))
         if cache.has_source is not None and self._value_bias is not None:
-            out = out - (1 - cache.has_source[cache.beams.sentences].view(-1, 1)) * self._value_bias
+            without = 1 - cache.has_source[cache.beams.sentences].view(-1, 1).to(out.dtype)
+            out = out - without * self._value_bias
         return out
 
     def _of_memory(self, memory: Memory | None) -> list[Float[Tensor, "N G S c"]]:
@@ -126,7 +127,7 @@ class CachedAttention:
         scores = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1).mT).view(shape[0], shape[2], shape[1], shape[3], -1)
         if bias is not None:
             scores = scores + bias
-        return self.scores.weights([scores], reach)[0]
+        return self.scores.weights([scores], reach)[0].to(q.dtype)
 
 
 def cached(attention: Attention, cache: Cache) -> CachedAttention:

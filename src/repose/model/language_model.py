@@ -3,13 +3,12 @@
 from functools import partial
 from typing import assert_never
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.initialisation import fresh
-from repose.model.kernels.linear import Linear
+from repose.model.kernels.linear import Linear, at_least_fp32
 from repose.model.stacks import Encoder
 
 
@@ -43,7 +42,7 @@ class LanguageModel(nn.Module):
         """Logits of the token after each one, fp32; zeros at the padding. Raises DataError beyond `max_length`."""
         rows = self.decoder(ids)
         logits = rows.packing.pad(self.output(rows.hidden))[: len(ids), : ids.shape[1]]
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return at_least_fp32(logits)
 
     def hidden(self, ids: Int[Tensor, "B L"], cells: Int[Tensor, " N"] | None = None) -> Float[Tensor, "N D"]:
         """What `output` projects, at the real tokens, in row-major order of `ids != 0`, or at these `cells`."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
 from repose.model.kernels.beside import active
+from repose.model.kernels.linear import at_least_fp32
 
 
 class LayerNorm(nn.LayerNorm):
@@ -32,7 +33,7 @@ class ScaleNorm(nn.Module):
         self.gain, self.eps = nn.Parameter(torch.tensor(math.sqrt(width))), eps
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        wide = at_least_fp32(x)
         return (self.gain * F.normalize(wide, dim=-1, eps=self.eps)).to(x.dtype)
 
 

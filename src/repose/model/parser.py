@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.initialisation import fresh
 from repose.model.kernels.dropout import Dropout
-from repose.model.kernels.linear import Linear
+from repose.model.kernels.linear import Linear, at_least_fp32
 from repose.model.kernels.packing import Packing
 from repose.model.stacks import Encoder
 
@@ -89,7 +89,7 @@ class Parser(nn.Module):
         own[:1, :1] = False
         barred = ~words.packing.mask[:, None, :] | own
         barred = barred & words.packing.mask[:, :, None]
-        return scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(barred, -torch.inf)
+        return at_least_fp32(scores).masked_fill(barred, -torch.inf)
 
     def labels(self, words: WordStates, heads: Int[Tensor, "B W"]) -> Float[Tensor, "R X"]:
         """Scores [r, l] of label l on the arc from its head to the word of packed row r, fp32."""
@@ -98,7 +98,7 @@ class Parser(nn.Module):
         chosen = pack(pad(words.label_head).gather(1, heads[:, :, None].expand(-1, -1, width)))
         products = self.label(words.label_dependent).unflatten(1, (self.num_labels, width)) @ chosen[:, :, None]
         scores = products.squeeze(2) + self.label_prior(torch.cat([chosen, words.label_dependent], dim=1))
-        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+        return at_least_fp32(scores)
 
 
 def build_parser(

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, PositionsKind
-from repose.model.kernels.linear import Linear
+from repose.model.kernels.linear import Linear, at_least_fp32
+from repose.model.kernels.packing import Packing
 from repose.model.norms import LayerNorm
 
 NUM_BUCKETS = 32
@@ -32,9 +33,6 @@ class Positions(nn.Module):
     Positions count from 0. Those beyond `max_length` belong to padding and may give anything finite.
     """
 
-    turns = False
-    """Whether `turn` changes anything."""
-
     def __init__(self, a: Architecture, *, causal: bool) -> None:
         """Of a stack whose self-attention is `causal` or sees both sides."""
         super().__init__()
@@ -46,6 +44,10 @@ class Positions(nn.Module):
     def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
         """Self-attention's queries or keys of tokens at these positions, or all at one, as they enter the scores."""
         return rows
+
+    def turn_packed(self, rows: Float[Tensor, "R HC"], packing: Packing) -> Float[Tensor, "R HC"]:
+        """The same of whole sentences."""
+        return self.turn(rows, packing.columns) if self.turns else rows
 
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
@@ -67,6 +69,11 @@ class Positions(nn.Module):
     def tables(self) -> Sequence[nn.Parameter]:
         """Weights with one row for each position: initial values are drawn as for token embeddings."""
         return ()
+
+    @property
+    def turns(self) -> bool:
+        """Whether `turn` changes anything."""
+        return type(self).turn is not Positions.turn
 
     @property
     def has_rows(self) -> bool:
@@ -119,7 +126,6 @@ class Rotary(Positions):
     Differs from the paper, which does not name cross-attention: it has no distances, and nothing turns there.
     """
 
-    turns = True
     table: Float[Tensor, "max_length half 2"]
     """Cosine and sine of each position's angles."""
 
@@ -130,9 +136,9 @@ class Rotary(Positions):
 
     def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
         """Each head's queries or keys, turned; computed in fp32 at least."""
-        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        wide = at_least_fp32(rows)
         pairs = torch.view_as_complex(wide.unflatten(1, (-1, self.table.shape[1], 2)))
-        turns = torch.view_as_complex(self.table[at]).unsqueeze(-2)
+        turns = torch.view_as_complex(self.table[at].to(wide.dtype)).unsqueeze(-2)
         return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from repose.model.architecture import Architecture
+from repose.model.kernels.linear import at_least_fp32
 
 LONGEST = 64
 """L of g's first value."""
@@ -59,6 +60,6 @@ class QkNorm(nn.Module):
 
     def _units(self, rows: Tensor, gain: Tensor | None) -> Tensor:
         """Computed in fp32 at least."""
-        wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+        wide = at_least_fp32(rows)
         units = F.normalize(wide.unflatten(-1, (self.num_heads, -1)), dim=-1, eps=EPS).flatten(-2)
         return (units if gain is None else units * gain).to(rows.dtype)

@@ -11,7 +11,7 @@ from repose.model.architecture import Architecture
 from repose.model.attention import record
 from repose.model.initialisation import fresh
 from repose.model.kernels.cache import Cache, Constants
-from repose.model.kernels.linear import Linear
+from repose.model.kernels.linear import Linear, at_least_fp32
 from repose.model.kernels.packing import Memory, Packing
 from repose.model.stacks import Decoder, Encoder
 from repose.system.errors import ConfigError, DataError
@@ -71,7 +71,7 @@ class Transformer(nn.Module):
         """
         rows, packing = self._decoded(src, tgt)
         logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return at_least_fp32(logits)
 
     def hidden(
         self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"], cells: Int[Tensor, " N"] | None = None

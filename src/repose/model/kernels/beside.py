@@ -38,6 +38,7 @@ class Beside:
             yield
         finally:
             _ACTIVE.reset(token)
+            self.join()  # where a pass failed, too: a graph that is recorded cannot end with work that nobody waits for
 
     def linear(self, x: Float[Tensor, "*N D_in"], weight: Tensor, bias: Tensor | None) -> Float[Tensor, "*N D_out"]:
         """x weightᵀ + bias. A backward pass adds to the `.grad` of both, and hands on none for them."""
@@ -135,7 +136,8 @@ class _LayerNorm(torch.autograd.Function):
             _gradient(bias).add_(of_bias)
 
         ctx.beside.aside(add, grad, x, mean, rstd)
-        return gradients([True, False, False])[0].to(ctx.dtype), None, None, None, None
+        of_rows = gradients([True, False, False])[0].to(ctx.dtype) if ctx.needs_input_grad[0] else None
+        return of_rows, None, None, None, None
 
 
 class _Embedding(torch.autograd.Function):

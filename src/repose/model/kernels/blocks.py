@@ -76,9 +76,7 @@ class Blocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Queries or keys as they enter the scores."""
-        if self._positions is None or not self._positions.turns:
-            return rows
-        return self._positions.turn(rows, self._packing.columns)
+        return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
 
     @cached_property
     def tokens(self) -> "Layout":

@@ -39,6 +39,11 @@ class Linear(nn.Linear):
         self.int8 = Int8(self.weight, self.bias) if state.get("int8") else None
 
 
+def at_least_fp32(x: Float[Tensor, "*N"]) -> Float[Tensor, "*N"]:
+    """In fp32, or as it is where it is wider."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 class SideBySide(nn.Module):
     """[x_1 W_1ᵀ + b_1 | x_2 W_2ᵀ + b_2] of x = [x_1 | x_2]: half of the outputs from each part."""
 

@@ -50,9 +50,7 @@ class LocalBlocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """As in `Blocks`."""
-        if self._positions is None or not self._positions.turns:
-            return rows
-        return self._positions.turn(rows, self._packing.columns)
+        return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
 
     @property
     def queries(self) -> "ChunkLayout":
