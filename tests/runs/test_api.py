@@ -1,11 +1,13 @@
 """Training and measuring from Python."""
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import repose
 from repose.config.file import load, to_toml
 from repose.runs.folder import RunFolder
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import BusyError, ConfigError, DataError
 from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -269,3 +272,107 @@ def test_a_script_with_several_workers_needs_no_main_guard(corpus: Path, tmp_pat
     )
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "begun\nstopped\n"), done.stderr
+
+
+def tensors(run: repose.RunResult) -> dict[str, torch.Tensor]:
+    return load_file(run.folder / "model" / "model.safetensors")
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast", "float64"])
+def test_what_a_program_has_set_of_torch_moves_no_weight(corpus: Path, tmp_path: Path, mode: str) -> None:
+    wanted = tensors(train(corpus, tmp_path / "plain"))
+    within = {"autocast": lambda: torch.autocast("cpu", torch.bfloat16), "float64": contextlib.nullcontext}
+    with within.get(mode, lambda: getattr(torch, mode)())():
+        torch.set_default_dtype(torch.float64 if mode == "float64" else torch.float32)
+        try:
+            found = tensors(train(corpus, tmp_path / mode))
+            assert torch.get_default_dtype() == (torch.float64 if mode == "float64" else torch.float32)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert found.keys() == wanted.keys()
+    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+
+
+def test_one_process_trains_one_model_at_a_time(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout's random numbers are torch's own, which all threads draw from."""
+    update, said = Trainer._update, list[str]()
+
+    def updated(self: Trainer, *arguments: Any) -> Any:
+        if not said:
+            said.append("")
+            thread = threading.Thread(target=begin)
+            thread.start()
+            thread.join()
+        return update(self, *arguments)
+
+    def begin() -> None:
+        try:
+            train(corpus, tmp_path / "second")
+        except BusyError as error:
+            said.append(str(error))
+
+    monkeypatch.setattr(Trainer, "_update", updated)
+    train(corpus, tmp_path / "first", stop_after=1)
+    assert said[1].startswith("another thread of this process is training")
+    assert train(corpus, tmp_path / "second").outcome.status == "done"
+
+
+def test_models_built_in_several_threads_are_those_of_their_seeds() -> None:
+    def build() -> torch.Tensor:
+        model = repose.build("baseline", src_vocab_size=50, tgt_vocab_size=50, seed=3)
+        return torch.cat([weights.detach().flatten() for weights in model.parameters()])
+
+    wanted = build()
+    with ThreadPoolExecutor(4) as pool:
+        assert all(torch.equal(found, wanted) for found in pool.map(lambda _: build(), range(8)))
+
+
+@pytest.mark.parametrize("more", [{}, {"training.average_checkpoints": 2}], ids=["best", "mean"])
+def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, more: dict[str, Any]) -> None:
+    """Not of a later validation, which was worse."""
+    settings = {**SMALL, "training.epochs": 5, "training.keep": "best", "training.warmup_updates": 2, **more}
+    settings["training.learning_rate"] = 0.3
+    result = train(corpus, tmp_path / "run", settings=settings)
+    losses = [record["tf_loss"] for record in result.records if record["kind"] == "valid"]
+    assert min(losses) < losses[-1], "or this shows nothing"
+    again = train(corpus, tmp_path / "run", settings=settings)
+    (tmp_path / "run" / "state" / "last.pt").unlink(missing_ok=True)
+    for found in (result, again):
+        assert found.outcome.metrics == repose.load(found.folder).config["validation"]
+        assert repr(found).startswith(f"RunResult('{found.folder}', done at update {found.outcome.update}, scores of")
+
+
+def test_a_run_without_a_test_set_is_measured_on_what_it_was_scored_on(corpus: Path, tmp_path: Path) -> None:
+    result = train(corpus, tmp_path / "run", valid=corpus)
+    assert result.scores is not None
+    assert repose.evaluate(result.folder, say=quiet)["split"] == result.scores["split"] == "valid"
+
+
+def test_files_of_an_experiment_are_those_of_where_it_began(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = load(
+        "default", train=[corpus], overrides=[f"{name}={to_toml(value)}" for name, value in SMALL.items()]
+    ).experiment
+    made = replace(made, corpus=replace(made.corpus, name=None, train=("pairs.tsv",), valid=("pairs.tsv",)))
+    train(made, tmp_path / "run", settings=None, stop_after=1)
+    stored = RunFolder(tmp_path / "run").config().experiment.corpus
+    assert (stored.train, stored.valid) == ((str(corpus),), (str(corpus),))
+    also = [{"train": [corpus], "tag": "x"}]
+    train(corpus, tmp_path / "two", settings={**SMALL, "corpus.also": also, "corpus.tag": "y"}, stop_after=1)
+    for value in ({1, 2}, torch.ones(2), object()):
+        with pytest.raises(ConfigError, match=r"the setting training\.seed is .*: give a number"):
+            train(corpus, tmp_path / "three", settings={"training.seed": value})
+
+
+def test_fine_tuning_reads_sentences_as_long_as_the_first_training_allowed(corpus: Path, tmp_path: Path) -> None:
+    """Not only as long as those that it met."""
+    first = train(corpus, tmp_path / "first")
+    longer = tmp_path / "longer.tsv"
+    lines = [" ".join((WORDS * 4)[n : n + 14]) for n in range(8)] + [" ".join(WORDS[::-1] * 2)[n:] for n in range(8)]
+    longer.write_text("".join(f"{line}\t{line.upper()}\n" for line in lines), encoding="utf-8")
+    tuned = train(longer, tmp_path / "tuned", settings={"training.epochs": 1}, start=first.folder)
+    assert RunFolder(tuned.folder).config().experiment.training.max_src_tokens == SMALL["training.max_src_tokens"]
+    alone = train(longer, tmp_path / "alone", settings={"training.epochs": 1}, start=first.folder / "model")
+    assert RunFolder(alone.folder).config().experiment.training.max_src_tokens == SMALL["architecture.max_length"]

@@ -763,8 +763,9 @@ class Board:
 
     scalars: ClassVar[list[tuple[str, float, int]]] = []
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, purge_step: int) -> None:
         assert Path(folder).name == "tensorboard"
+        self.scalars[:] = [scalar for scalar in self.scalars if scalar[2] < purge_step]
 
     def add_scalar(self, name: str, value: float, update: int) -> None:
         self.scalars.append((name, value, update))
@@ -780,6 +781,10 @@ def test_tensorboard(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     outcome = lab.go(lab.job(epochs=1), tmp_path, tensorboard=True)
     assert ("valid/tf_loss", outcome.metrics["tf_loss"], 5) in Board.scalars
     assert Board.scalars[-1][0] == "closed"
+    lab.go(lab.job(epochs=3), tmp_path / "again", tensorboard=True, stop_after=7)
+    told = [(name, step) for name, _, step in Board.scalars if name != "closed"]
+    lab.go(lab.job(epochs=3), tmp_path / "again", tensorboard=True)
+    assert [(name, step) for name, _, step in Board.scalars if name != "closed"][: len(told)] == told
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match=r"install repose-nmt\[tensorboard\]"):
         lab.go(lab.job(epochs=1), tmp_path / "without", tensorboard=True)

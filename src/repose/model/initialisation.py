@@ -17,6 +17,7 @@ Norms start as the identity.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from typing import TypeVar, assert_never
 
@@ -29,6 +30,9 @@ from repose.model.kernels.linear import Linear, SideBySide
 from repose.model.positions import Positions
 from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
+
+_SEEDING = threading.Lock()
+"""Held while torch's own generator, which threads share, is at a model's seed."""
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -59,7 +63,7 @@ def fresh(make: Callable[..., M], a: Architecture, *vocab_sizes: int, seed: int,
     a.check_size(*vocab_sizes)
     if a.positions == "policy" and position_table is None:
         raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
-    with own_defaults(), torch.random.fork_rng(devices=[]):
+    with _SEEDING, own_defaults(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed is of every GPU too
         model = make(a, position_table=position_table)
         initialise(model, a.initialisation)

@@ -4,14 +4,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from repose.config.experiment import Experiment
-from repose.config.file import to_toml
+from repose.config.experiment import PATHS, SECTIONS, Experiment
+from repose.config.file import paths_made_absolute, to_toml
 from repose.data.readers import unpacked
 from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
@@ -78,7 +78,7 @@ def train(
     if isinstance(corpus, Experiment):
         if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
-        experiment = corpus
+        experiment = _with_absolute_paths(corpus)
     else:
         loaded = loaded_experiment(
             None if corpus is None else _paths(corpus),
@@ -128,7 +128,8 @@ def evaluate(
     """Translates a test set and scores the translations, as `repose evaluate` does.
 
     `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs; without
-    them, a set of the run's own corpus: `split` is test, valid, or another published one. For files, `split` is what
+    them, a set of the run's own corpus: `split` is test, valid, or another published one; by default the one that the
+    training scored. For files, `split` is what
     they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `ensemble`:
     further models that translate with it, by the mean of their probabilities. `out`: a folder for scores and
     translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
@@ -138,7 +139,8 @@ def evaluate(
     CheckpointError.
     """
     folder, given = checked_path("model", model), None if files is None else _paths(files)
-    split = split or (unpacked(given[0]).stem if given else "test")
+    own, _ = RunFolder(folder).best_scores() or ("test", None)
+    split = split or (unpacked(given[0]).stem if given else own)
     if Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if isinstance(beam_sizes, int):
@@ -156,6 +158,19 @@ def evaluate(
     return task_of_model(folder).score_model(folder, given, split, place, device_name(device), decoding)
 
 
+def _with_absolute_paths(experiment: Experiment) -> Experiment:
+    """Files are looked for here, wherever it goes on from later."""
+    here, also = Path.cwd(), experiment.corpus.also
+    sections: dict[str, Any] = {name: {} for name in SECTIONS}
+    for section, field in (name.split(".") for name in PATHS):
+        value = getattr(getattr(experiment, section), field)
+        if value:
+            made = paths_made_absolute(value if isinstance(value, str) else list(value), here)
+            sections[section][field] = made if isinstance(value, str) else tuple(made)
+    sections["corpus"]["also"] = tuple(replace(one, train=paths_made_absolute(list(one.train), here)) for one in also)
+    return replace(experiment, **{name: replace(getattr(experiment, name), **new) for name, new in sections.items()})
+
+
 def _overrides(settings: Mapping[str, Any], valid: Files | None, test: Files | None) -> list[str]:
     """Settings as the command line has them."""
     named = _by_name(settings)
@@ -164,7 +179,14 @@ def _overrides(settings: Mapping[str, Any], valid: Files | None, test: Files | N
             raise ConfigError(f"{name.partition('.')[2]} and the setting {name} say the same: give one of them")
         if files is not None:
             named[name] = _paths(files)
-    return [f"{name}={to_toml(_plain(value))}" for name, value in named.items()]
+    return [f"{name}={_as_toml(name, value)}" for name, value in named.items()]
+
+
+def _as_toml(name: str, value: Any) -> str:
+    try:
+        return to_toml(_plain(value))
+    except TypeError:
+        raise ConfigError(f"the setting {name} is {value!r:.60}: give a number, a text or a list of such") from None
 
 
 def _paths(files: Files) -> list[Path]:
@@ -198,6 +220,8 @@ def _plain(value: Any) -> Any:
     """A setting's value as TOML has it: paths as text, numpy's numbers as numbers."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     return str(value) if isinstance(value, Path) else value

@@ -39,7 +39,7 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     task = TASK_SETTINGS[name]
     architecture = directory.architecture_of(folder)
     src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
-    limits = {limit: _longest(config, limit, architecture.max_length) for limit in task.limits}
+    limits = {limit: _longest(folder, config, limit, architecture.max_length) for limit in task.limits}
     side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # of the tasks with one language
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
@@ -84,9 +84,11 @@ def _decoding(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
 
 
-def _longest(config: dict[str, Any], limit: str, max_length: int) -> int:
-    """What the model was trained on, where it says so."""
-    stored = config.get("max_tokens", config.get(limit))
+def _longest(folder: Path, config: dict[str, Any], limit: str, max_length: int) -> int:
+    """What the model's training allowed, where that is known; not what it met, which may be far shorter."""
+    stored = config.get("max_tokens")  # of a language model
+    with contextlib.suppress(CheckpointError):
+        stored = getattr(RunFolder(folder).config().experiment.training, limit)
     if isinstance(stored, int) and 2 <= stored <= max_length:
         return stored
     return min(getattr(TrainingConfig, limit), max_length)

@@ -16,7 +16,7 @@ from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
 from repose.runs.claim import claim
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder
-from repose.runs.records import EndReason, RunStatus
+from repose.runs.records import EndReason, Record, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError
@@ -47,6 +47,17 @@ class RunResult:
     scores: dict[str, Any] | None
     """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
     workers of an outer launcher but the first."""
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """Figures of the training so far, in order: of some updates ("kind" is train), each epoch, each validation
+        (valid), and of the model where it is a mean of several (model)."""
+        run = RunFolder(self.folder)
+        return run.records(may_be_empty=True).training if run.metrics_file.exists() else ()
+
+    def __repr__(self) -> str:
+        main = "" if self.scores is None else f", scores of {', '.join(self.scores.get('decoded', self.scores))}"
+        return f"RunResult({str(self.folder)!r}, {self.outcome.status} at update {self.outcome.update}{main})"
 
 
 def run(

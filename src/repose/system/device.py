@@ -120,12 +120,20 @@ def own_defaults() -> Iterator[None]:
     threads may be within at once; the default type is that of all, and comes back with the last."""
     import torch
 
+    with own_dtype(), torch.device("cpu"):
+        yield
+
+
+@contextmanager
+def own_dtype() -> Iterator[None]:
+    """The same of types alone, where a default device would slow each call of torch's down."""
+    import torch
+
     with _lock:
         _dtypes.append(_dtypes[0] if _dtypes else torch.get_default_dtype())
         torch.set_default_dtype(torch.float32)
     try:
-        with torch.device("cpu"):
-            yield
+        yield
     finally:
         with _lock:
             before = _dtypes.pop()

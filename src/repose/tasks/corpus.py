@@ -377,7 +377,10 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
         name: getattr(experiment.training, name) for name in ("max_src_tokens", "max_tgt_tokens", "long_pairs")
     }
     for split, pairs in sets.items():
-        counts = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
+        try:
+            counts = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
+        except DataError as error:
+            raise DataError(f"{split}: {error}") from error
         yield f"{split}: {counts.describe()}"
 
 

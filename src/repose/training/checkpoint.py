@@ -102,7 +102,9 @@ class State:
     translated: int = 0
     """Whole epochs at the last validation that translated, too."""
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
-    """The last validation's figures; once the training is over, those of an averaged model."""
+    """The last validation's figures; once the training is over, the model's."""
+    of_model: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Those of the validation whose weights are the model; none while it is the mean of several."""
     plateau: Plateau = dataclasses.field(default_factory=Plateau)
     """For the learning rate."""
     patience: Plateau = dataclasses.field(default_factory=Plateau)

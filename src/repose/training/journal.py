@@ -35,7 +35,9 @@ class Journal:
             except ImportError as error:
                 how = "install repose-nmt[tensorboard] or train without it"
                 raise ConfigError(f"TensorBoard is not installed: {how}") from error
-            self._board = SummaryWriter(str(run.tensorboard))
+            last = json.loads(content.splitlines()[-1]) if content else {}
+            step = last.get("update", -1) + 1  # what was told after that is written again
+            self._board = SummaryWriter(str(run.tensorboard), purge_step=step)
         self._crc32 = zlib.crc32(content)
         with writing(run.path):
             self._metrics: IO[bytes] = run.metrics_file.open("ab")

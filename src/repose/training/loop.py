@@ -308,6 +308,7 @@ class Trainer:
             if state.epoch == _EARLY_EPOCHS and state.batch == 0:
                 self._note(self._ignored_source())
             if is_of_model:
+                state.of_model = figures if len(state.snapshots) == 1 else {}
                 self.writer.save_snapshot()
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
@@ -327,6 +328,7 @@ class Trainer:
         alone is the model where it is better than the mean, as it can be after a few epochs."""
         state, writer = self.state, self.writer
         if writer is None or len(state.snapshots) < 2:
+            state.validation = state.of_model or state.validation
             return
         figures, cost = self._figures_of_model(writer)
         if self.config.keep == "best" and not cost <= state.snapshots[0][1]:  # NaN is no better, either

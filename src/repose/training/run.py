@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,8 +11,9 @@ import torch
 
 from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import RunStatus
-from repose.system.device import tuned
-from repose.system.errors import ConfigError, ReposeError
+from repose.saved_model.directory import read_config
+from repose.system.device import own_dtype, tuned
+from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
@@ -62,8 +64,9 @@ def train(
     validations. `say`: takes the lines of `progress`. Under torchrun or SLURM every process calls this alike.
     A finished run's outcome is returned at once.
 
-    Raises BusyError if another process trains here, CheckpointError, ConfigError, DataError, DeviceError, and
-    ReposeError if the training diverges or a worker is lost. The last checkpoint is then as it was.
+    Raises BusyError if another process trains here, or another thread of this one anywhere, CheckpointError,
+    ConfigError, DataError, DeviceError, and ReposeError if the training diverges or a worker is lost. The last
+    checkpoint is then as it was.
     """
     check_stop_after(stop_after)
     chosen = distributed.choose_device(device)
@@ -74,7 +77,7 @@ def train(
     )
     with writing(run.state):
         run.state.mkdir(parents=True, exist_ok=True)
-    with signals or StopSignals() as signals:
+    with _alone_in_process(), signals or StopSignals() as signals:
         if outer is not None:
             with distributed.joined(outer, chosen) as world, _locked(run, world):
                 if isinstance(state := _where_it_stands(run, job), Outcome):
@@ -91,6 +94,20 @@ def train(
             note = _choose_workers(job, state, chosen, workers)
             with distributed.started(state.workers, chosen, state.threads, _follow, (state, options)) as world:
                 return _train_as_worker(world, state, options, signals, note, evaluate, samples, say)
+
+
+_TRAINING = threading.Lock()
+
+
+@contextlib.contextmanager
+def _alone_in_process() -> Iterator[None]:
+    """Random numbers are torch's, which threads share. Raises BusyError where another one trains."""
+    if not _TRAINING.acquire(blocking=False):
+        raise BusyError("another thread of this process is training: wait for it, or train in another process")
+    try:
+        yield
+    finally:
+        _TRAINING.release()
 
 
 def _where_it_stands(run: RunFolder, job: TrainingJob) -> Outcome | State:
@@ -117,8 +134,10 @@ def _finished(run: RunFolder) -> Outcome | None:
     records = run.records(may_be_empty=True, remedy=TRAIN_ANEW)
     if records.end is None or records.status is not RunStatus.DONE:
         return None
-    last = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
-    figures = {name: value for name, value in last.items() if isinstance(value, float)}
+    figures = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
+    with contextlib.suppress(CheckpointError):
+        figures = read_config(run.model).get("validation", figures)
+    figures = {name: value for name, value in figures.items() if isinstance(value, float)}
     return Outcome(RunStatus.DONE, records.end.reason, records.end.update, figures)
 
 
@@ -177,6 +196,14 @@ def _workers_changed(state: State, number: int) -> str | None:
     return f"going on with {workers} instead of {state.workers}: with other dropout masks from here on"
 
 
+@contextlib.contextmanager
+def _own_state(world: World) -> Iterator[None]:
+    """Within, torch computes as a training needs it, whatever the caller has set."""
+    products = torch.autocast(world.device.type, enabled=False)
+    with own_dtype(), torch.inference_mode(False), torch.enable_grad(), products:
+        yield
+
+
 def _train_as_worker(
     world: World,
     state: State,
@@ -190,7 +217,7 @@ def _train_as_worker(
     """Train as one worker; the first one reports, too."""
     job, run = options.job, options.run
     gpus = [world.device] if world.device.type == "cuda" else []
-    with tuned(), torch.random.fork_rng(gpus), contextlib.ExitStack() as stack:  # the caller's random state stays
+    with tuned(), _own_state(world), torch.random.fork_rng(gpus), contextlib.ExitStack() as stack:
         learner = Learner(job.task, job.task.build(job), job.training, world)
         if run.checkpoint.exists():
             checkpoint.load(run.checkpoint, learner.tensors())
