@@ -228,15 +228,22 @@ def test_one_beam_size_is_a_list(corpus: Path, tmp_path: Path) -> None:
         repose.evaluate(tmp_path, corpus, beam_sizes=size)
 
 
-def test_one_further_model_is_a_list(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ensemble is 'runs/b': give a list of models, as in \['runs/b'\]"):
-        repose.evaluate(tmp_path, corpus, ensemble="runs/b")
+def test_several_models_are_an_ensemble(corpus: Path, tmp_path: Path) -> None:
+    run = train(corpus, tmp_path / "run").folder
+    alone, together = (repose.evaluate(model, corpus, beam_sizes=[1], say=quiet) for model in (run, [run, run]))
+    assert together["decoded"]["greedy"]["bleu"] == alone["decoded"]["greedy"]["bleu"]
+    with pytest.raises(ConfigError, match="model is None, but must be"):
+        repose.evaluate([run, None], corpus)  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match="name a model"):
+        repose.evaluate([], corpus)
 
 
 def test_split_of_a_run_is_no_path(corpus: Path, tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", stop_after=1)
     with pytest.raises(ConfigError, match="leave slashes out"):
         repose.evaluate(tmp_path / "run", split="a/b")
+    with pytest.raises(ConfigError, match="split is 3"):
+        repose.evaluate(tmp_path / "run", split=3)  # type: ignore[arg-type]
 
 
 def test_ctrl_c_ends_a_loop_over_trainings(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

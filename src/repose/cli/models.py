@@ -213,12 +213,11 @@ def evaluate(
     from repose.runs.api import evaluate as run_evaluate
 
     scores = run_evaluate(
-        model,
+        [model, *(ensemble or ())],
         files or None,
         split=split,
         beam_sizes=beam_size or (),
         to=to,
-        ensemble=ensemble or (),
         src_field=src_field,
         tgt_field=tgt_field,
         out=out,

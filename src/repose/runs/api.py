@@ -108,13 +108,12 @@ def train(
 
 
 def evaluate(
-    model: str | Path,
+    model: str | Path | Sequence[str | Path],
     files: Files | None = None,
     *,
     split: str | None = None,
     beam_sizes: Sequence[int] = (),
     to: str | None = None,
-    ensemble: Iterable[str | Path] = (),
     src_field: str | None = None,
     tgt_field: str | None = None,
     out: str | Path | None = None,
@@ -127,28 +126,30 @@ def evaluate(
 ) -> dict[str, Any]:
     """Translates a test set and scores the translations, as `repose evaluate` does.
 
-    `model`: a run or model directory, or an export to ONNX. `files`: source and reference, or files of pairs; without
-    them, a set of the run's own corpus: `split` is test, valid, or another published one; by default the one that the
-    training scored. For files, `split` is what
-    they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `ensemble`:
-    further models that translate with it, by the mean of their probabilities. `out`: a folder for scores and
-    translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
+    `model`: a run or model directory, or an export to ONNX; of several, the first with the others as an ensemble, as
+    for `repose.load`. `files`: source and reference, or files of pairs; without them, a set of the run's own corpus:
+    `split` is test, valid, or another published one; by default the one that the training scored. For files, `split` is
+    what they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `out`: a folder for
+    scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
     Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
-    folder, given = checked_path("model", model), None if files is None else _paths(files)
+    if not model:
+        raise ConfigError("a list of models is empty: name a model in it")
+    models = [model] if isinstance(model, str | os.PathLike) else list(model)
+    folder, *others = (checked_path("model", one) for one in models)
+    given = None if files is None else _paths(files)
     own, _ = RunFolder(folder).best_scores() or ("test", None)
     split = split or (unpacked(given[0]).stem if given else own)
-    if Path(split).name != split:
+    if not isinstance(split, str) or Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
-    if isinstance(beam_sizes, int):
+    if isinstance(beam_sizes, int | float | str):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
-    if isinstance(ensemble, str | os.PathLike):
-        raise ConfigError(f"ensemble is {str(ensemble)!r}: give a list of models, as in ['{ensemble}']")
-    others = tuple(checked_path("ensemble", other) for other in ensemble)
-    decoding = Decoding(tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to, others)
+    decoding = Decoding(
+        tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to, tuple(others)
+    )
     place = None if out is None else checked_path("out", out)
     if place is not None:
         check_writable(place)
