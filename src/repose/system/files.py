@@ -422,6 +422,8 @@ def _holder(path: Path) -> str:
 
 
 def _cannot_lock(path: Path, error: OSError) -> WriteError:
+    if (file := next((place for place in path.parents if place.is_file()), None)) is not None:
+        return WriteError(f"{file} is a file: name a folder")
     return WriteError(
         f"{path} cannot be locked ({error.strerror or error}): choose a folder that can be written to, on a file "
         "system that has locks"
