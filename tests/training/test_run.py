@@ -25,7 +25,7 @@ from repose.saved_model import directory as model_dir
 from repose.system import files
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
 from repose.tasks.translation import TASK
-from repose.training import checkpoint, distributed, loop
+from repose.training import advice, checkpoint, distributed, loop
 from repose.training.checkpoint import State, read_state, save
 from repose.training.distributed import World
 from repose.training.run import train
@@ -468,6 +468,25 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
         lab.go(job, tmp_path / name, stop_after=4)
         log = (tmp_path / name / "train.log").read_text()
         assert ("the clock ends the training after about" in log, sentence in log) == (told, told), name
+
+
+@pytest.mark.parametrize(
+    ("told", "changes"),
+    [
+        (True, {"max_hours": 1 / 3600}),
+        (True, {"max_hours": 1 / 3600, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 3600, "r_drop": 0.0}),
+        (False, {"max_hours": 10.0}),
+        (False, {"epochs": 1, "max_hours": None}),
+    ],
+)
+def test_a_clock_that_ends_a_training_with_r_drop_early_is_named(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
+    monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000)  # of a few updates
+    lab.go(lab.job(**{"epochs": None, "r_drop": 1.0, **changes}), tmp_path, stop_after=4)
+    assert ("in this time without R-Drop" in (tmp_path / "train.log").read_text()) == told
 
 
 def test_a_finished_training_with_damaged_records_is_no_outcome_under_any_launcher(

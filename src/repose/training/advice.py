@@ -5,7 +5,10 @@ import math
 from repose.config.experiment import TrainingConfig
 from repose.model.architecture import Architecture
 from repose.runs.records import EndReason
+from repose.system.terminal import counted
 
+FEW_EPOCHS = 10
+"""Epochs with R-Drop, than which as much time without it gave a better model (docs/little-data.md)."""
 LITTLE_GAIN = 0.2
 """`source_gain` below which a model as good as ignores its source, in nats per target token."""
 
@@ -44,6 +47,18 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
     return (
         f"the clock ends the training after about {about:,} of the {warmup:,} updates over which its learning rate "
         f"rises, and it learns little: set training.warmup_updates={max(1, about // 10)}, or give it more time"
+    )
+
+
+def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float) -> str | None:
+    """That the clock ends the training after so few `epochs` that R-Drop costs more than it gives; None where it does
+    not."""
+    if c.r_drop == 0 or c.max_hours is None or not 0 < epochs < FEW_EPOCHS:
+        return None
+    about = counted(max(1, round(epochs)), "epoch")
+    return (
+        f"the clock ends the training after about {about}: a model learns more in this time without R-Drop, with which "
+        "an update takes nearly twice as long (set training.r_drop=0, or give it more time)"
     )
 
 

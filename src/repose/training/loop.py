@@ -85,6 +85,7 @@ class Trainer:
             data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths, mixture=mixture
         )
         self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_micro_batches=c.accumulation)
+        self.updates_an_epoch = batches.num_updates(1)
         limits = (c.updates, c.epochs and batches.num_updates(c.epochs))
         self.total = min((limit for limit in limits if limit is not None), default=None)
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
@@ -181,6 +182,7 @@ class Trainer:
                 self._note(
                     advice.ends_in_warmup(self.config, total=self.total, end=self.end, warmup=self.schedule.warmup)
                 )
+                self._note(advice.r_drop_takes_too_long(self.config, epochs=self.end / self.updates_an_epoch))
             self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
