@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -285,14 +286,18 @@ def tensors(run: repose.RunResult) -> dict[str, torch.Tensor]:
     return load_file(run.folder / "model" / "model.safetensors")
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode", "autocast", "float64"])
-def test_what_a_program_has_set_of_torch_moves_no_weight(corpus: Path, tmp_path: Path, mode: str) -> None:
-    wanted = tensors(train(corpus, tmp_path / "plain"))
+def test_what_a_program_has_set_of_torch_moves_no_weight(
+    corpus: Path, tmp_path: Path, mode: str, precision: str
+) -> None:
+    settings = {**SMALL, "training.precision": precision}
+    wanted = tensors(train(corpus, tmp_path / "plain", settings=settings))
     within = {"autocast": lambda: torch.autocast("cpu", torch.bfloat16), "float64": contextlib.nullcontext}
     with within.get(mode, lambda: getattr(torch, mode)())():
         torch.set_default_dtype(torch.float64 if mode == "float64" else torch.float32)
         try:
-            found = tensors(train(corpus, tmp_path / mode))
+            found = tensors(train(corpus, tmp_path / mode, settings=settings))
             assert torch.get_default_dtype() == (torch.float64 if mode == "float64" else torch.float32)
         finally:
             torch.set_default_dtype(torch.float32)
@@ -344,7 +349,9 @@ def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, m
     assert min(losses) < losses[-1], "or this shows nothing"
     again = train(corpus, tmp_path / "run", settings=settings)
     (tmp_path / "run" / "state" / "last.pt").unlink(missing_ok=True)
-    for found in (result, again):
+    shutil.rmtree(tmp_path / "run" / "state")  # as `repose cache` does
+    cleared = train(corpus, tmp_path / "run", settings=settings)
+    for found in (result, again, cleared):
         assert found.outcome.metrics == repose.load(found.folder).config["validation"]
         assert repr(found).startswith(f"RunResult('{found.folder}', done at update {found.outcome.update}, scores of")
 

@@ -239,6 +239,14 @@ class RunFolder:
             whole = records.completed(whole, self._config(), model, self.log_file)
         return whole
 
+    def figures_of_model(self) -> dict[str, float]:
+        """Those of the model on the validation set; none where its directory does not say."""
+        try:
+            found = read_object(self.model / model_dir.CONFIG, "").get("validation")
+        except (CheckpointError, OSError):
+            return {}
+        return dict(found) if isinstance(found, dict) else {}
+
     def parse_records(self, text: str, remedy: str = LEAVE_OUT) -> Records:
         """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
         try:

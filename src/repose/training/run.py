@@ -11,9 +11,8 @@ import torch
 
 from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import RunStatus
-from repose.saved_model.directory import read_config
 from repose.system.device import own_dtype, tuned
-from repose.system.errors import BusyError, CheckpointError, ConfigError, ReposeError
+from repose.system.errors import BusyError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, remove_half_written, writing
 from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
@@ -134,11 +133,9 @@ def _finished(run: RunFolder) -> Outcome | None:
     records = run.records(may_be_empty=True, remedy=TRAIN_ANEW)
     if records.end is None or records.status is not RunStatus.DONE:
         return None
-    figures = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
-    with contextlib.suppress(CheckpointError):
-        figures = read_config(run.model).get("validation", figures)
-    figures = {name: value for name, value in figures.items() if isinstance(value, float)}
-    return Outcome(RunStatus.DONE, records.end.reason, records.end.update, figures)
+    last = next(iter(reversed(records.of_kind("model") or records.of_kind("valid"))), {})
+    figures = {name: value for name, value in last.items() if isinstance(value, float)}
+    return Outcome(RunStatus.DONE, records.end.reason, records.end.update, run.figures_of_model() or figures)
 
 
 def check_stop_after(stop_after: int | None) -> None:
@@ -199,9 +196,25 @@ def _workers_changed(state: State, number: int) -> str | None:
 @contextlib.contextmanager
 def _own_state(world: World) -> Iterator[None]:
     """Within, torch computes as a training needs it, whatever the caller has set."""
-    products = torch.autocast(world.device.type, enabled=False)
-    with own_dtype(), torch.inference_mode(False), torch.enable_grad(), products:
+    with own_dtype(), torch.inference_mode(False), torch.enable_grad(), _without_autocast(world.device.type):
         yield
+
+
+@contextlib.contextmanager
+def _without_autocast(kind: str) -> Iterator[None]:
+    """Within, the caller's autocast is off, and so are its copies of weights, which last as long as it does. Not by a
+    context of autocast: there, those of the training would outlast an update."""
+    enabled, cached = torch.is_autocast_enabled(kind), torch.is_autocast_cache_enabled()
+    if not enabled:
+        yield
+        return
+    torch.set_autocast_enabled(kind, False)
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(kind, enabled)
+        torch.set_autocast_cache_enabled(cached)
 
 
 def _train_as_worker(
