@@ -313,7 +313,7 @@ def test_other_people_s_folders_and_files_are_left_alone(build, tmp_path):
     for name in ("thesis", "file"):
         with pytest.raises(DataError, match="name another folder"):
             build([("a", "b")], name)
-    with pytest.raises(WriteError, match="choose a folder that can be written to"):
+    with pytest.raises(WriteError, match="file is a file: name a folder"):
         build([("a", "b")], "file/below")
     assert (tmp_path / "thesis" / "chapter.tex").read_text(encoding="utf-8") == "precious"
     (tmp_path / "empty").mkdir()

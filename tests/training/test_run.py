@@ -267,10 +267,12 @@ def test_trains_outside_the_main_thread(lab: Any, whole: Path, tmp_path: Path) -
     lab.assert_same_run(whole, tmp_path)
 
 
-def test_busy_run_directory(lab: Any, tmp_path: Path) -> None:
+def test_busy_run_directory(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def second(*_: Any) -> dict[str, float]:
-        with pytest.raises(BusyError, match=f"process {os.getpid()} on .* is training in"):
-            lab.go(lab.job(), tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr("repose.training.run._TRAINING", threading.Lock())  # another process has its own
+            with pytest.raises(BusyError, match=f"process {os.getpid()} on .* is training in"):
+                lab.go(lab.job(), tmp_path)
         return {"refused": 1.0}
 
     outcome = lab.go(lab.job(epochs=1, bleu_every_epochs=1), tmp_path, evaluate=second)
