@@ -237,6 +237,8 @@ def test_several_models_are_an_ensemble(corpus: Path, tmp_path: Path) -> None:
         repose.evaluate([run, None], corpus)  # type: ignore[list-item]
     with pytest.raises(ConfigError, match="name a model"):
         repose.evaluate([], corpus)
+    with pytest.raises(ConfigError, match="model is None, but must be"):
+        repose.evaluate(None, corpus)  # type: ignore[arg-type]
 
 
 def test_split_of_a_run_is_no_path(corpus: Path, tmp_path: Path) -> None:

@@ -136,13 +136,13 @@ def evaluate(
     "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
-    if not model:
+    models = list(model) if isinstance(model, Sequence) and not isinstance(model, str) else [model]
+    if not models:
         raise ConfigError("a list of models is empty: name a model in it")
-    models = [model] if isinstance(model, str | os.PathLike) else list(model)
     folder, *others = (checked_path("model", one) for one in models)
     given = None if files is None else _paths(files)
-    own, _ = RunFolder(folder).best_scores() or ("test", None)
-    split = split or (unpacked(given[0]).stem if given else own)
+    if not split:
+        split = unpacked(given[0]).stem if given else (RunFolder(folder).best_scores() or ("test",))[0]
     if not isinstance(split, str) or Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if isinstance(beam_sizes, int | float | str):
