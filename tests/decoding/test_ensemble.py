@@ -118,7 +118,7 @@ def test_weights_that_change_are_noticed(folders: list[Path]) -> None:
     assert isinstance(engine, TorchEngine)
     with torch.no_grad():
         for weight in engine.model.parameters():
-            weight.mul_(-1.0)
+            weight.mul_(-1.5)  # by -1, products of two would stay
     changed_scores, changed = ensemble.score(TEXTS, TEXTS), ensemble.translate(TEXTS)
     assert [t.score for t in changed] != [t.score for t in before]
     fresh = Translator(Ensemble([TorchEngine(m.model) for m in members]), tokenizer, tokenizer, beam_size=1, workers=1)

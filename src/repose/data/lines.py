@@ -108,7 +108,7 @@ def check_file(path: Path, *, again: bool = True) -> None:
 
 
 def order_of_utf_16(line: bytes) -> str:
-    """ "le" or "be" of a line in it without its mark, of letters that ASCII has; "" of others."""
+    """The order of bytes, le or be, of a line without its mark, of letters that ASCII has; "" of others."""
     even, odd = line[::2], line[1::2]
     orders = {"le": (odd, even), "be": (even, odd)}
     return next(

@@ -411,8 +411,14 @@ def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_le
     than is read."""
     if num_sources != len(targets):
         raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
-    if not all(hasattr(target, "__len__") and all(map(is_whole, target)) for target in targets):
-        raise DataError("a target is a list of the ids of its tokens, from START to END: `score` takes texts")
+    try:
+        _check_ids(targets, max_length=max_length, vocab_size=vocab_size)
+    except TypeError:
+        raise DataError("a target is a list of the ids of its tokens, from START to END: `score` takes texts") from None
+
+
+def _check_ids(targets: Sequence[Sequence[int]], *, max_length: int, vocab_size: int) -> None:
+    """Likewise, where targets are lists of numbers; TypeError where they are not."""
     if (longest := max(map(len, targets), default=0) - 1) > max_length:
         raise DataError(
             f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"
@@ -420,6 +426,8 @@ def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_le
     for target in targets:
         if len(target) < 2 or target[0] != START:
             raise DataError(f"a target has the ids {list(target)}, but needs START and one more at least")
-        if min(target) <= PAD or max(target) >= vocab_size:
-            wrong = min(target) if min(target) <= PAD else max(target)
+        if PAD in target:
+            raise DataError(f"a target has padding in it (id {PAD}): leave it out")
+        if min(target) < 0 or max(target) >= vocab_size:
+            wrong = min(target) if min(target) < 0 else max(target)
             raise DataError(f"id {wrong} is not in the target vocabulary of {vocab_size} tokens: use the model's own")

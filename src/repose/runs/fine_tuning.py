@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import TASK_SETTINGS, DecodingConfig, TrainingConfig
+from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment, TrainingConfig
 from repose.config.file import Layer, Loaded, ModelLayers, Origin
 from repose.data.language import UNKNOWN, languages_in_names
 from repose.data.tokenizer import Tokenizer
@@ -39,7 +39,10 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     task = TASK_SETTINGS[name]
     architecture = directory.architecture_of(folder)
     src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
-    limits = {limit: _longest(folder, config, limit, architecture.max_length) for limit in task.limits}
+    run = None
+    with contextlib.suppress(CheckpointError):  # a model alone
+        run = RunFolder(folder).config().experiment
+    limits = {limit: _longest(run, config, limit, architecture.max_length) for limit in task.limits}
     side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # of the tasks with one language
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
@@ -51,7 +54,7 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
             if languages[1] in Tokenizer.load(Path(src)).tags:
                 corpus["tag"] = languages[1]
         corpus |= dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
-    under: dict[str, Any] = {"corpus": corpus, "training": limits, "decoding": _decoding(folder, config)}
+    under: dict[str, Any] = {"corpus": corpus, "training": limits, "decoding": _decoding(run, config)}
     over: dict[str, Any] = {
         "architecture": asdict(architecture),
         "tokenizer": {"src_file": src, "tgt_file": tgt},
@@ -75,20 +78,18 @@ def other_languages(loaded: Loaded) -> tuple[str, str] | None:
     return None if named in ((UNKNOWN, UNKNOWN), (corpus.src_lang, corpus.tgt_lang)) else named
 
 
-def _decoding(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+def _decoding(run: Experiment | None, config: dict[str, Any]) -> dict[str, Any]:
     """How it searches, as it was told to, so that what it chose on its validation set is chosen anew."""
-    with contextlib.suppress(CheckpointError):
-        return asdict(RunFolder(folder).config().experiment.decoding)
+    if run is not None:
+        return asdict(run.decoding)
     stored = config.get("decoding_asked", config.get("decoding"))
     known = {field.name for field in fields(DecodingConfig)}
     return {name: value for name, value in stored.items() if name in known} if isinstance(stored, dict) else {}
 
 
-def _longest(folder: Path, config: dict[str, Any], limit: str, max_length: int) -> int:
+def _longest(run: Experiment | None, config: dict[str, Any], limit: str, max_length: int) -> int:
     """What the model's training allowed, where that is known; not what it met, which may be far shorter."""
-    stored = config.get("max_tokens")  # of a language model
-    with contextlib.suppress(CheckpointError):
-        stored = getattr(RunFolder(folder).config().experiment.training, limit)
+    stored = config.get("max_tokens") if run is None else getattr(run.training, limit)  # a language model's own
     if isinstance(stored, int) and 2 <= stored <= max_length:
         return stored
     return min(getattr(TrainingConfig, limit), max_length)

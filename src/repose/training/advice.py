@@ -57,8 +57,8 @@ def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float) -> str | None:
         return None
     about = counted(max(1, round(epochs)), "epoch")
     return (
-        f"the clock ends the training after about {about}: a model learns more in this time without R-Drop, with which "
-        "an update takes nearly twice as long (set training.r_drop=0, or give it more time)"
+        f"the clock ends the training after about {about}: a model usually learns more in this time without R-Drop, "
+        "with which an update takes up to twice as long (set training.r_drop=0, or give it more time)"
     )
 
 
