@@ -15,7 +15,7 @@ D = d_model, W = heads x head width, Z = what value projections read (d_value), 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import GATED, Architecture
 
 TRAINING_OVER_FORWARD = 3
 """The backward pass multiplies every matrix twice more: for the gradient of its input and for that of the weight."""
@@ -47,13 +47,18 @@ class Flops(NamedTuple):
         return Flops(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+def _projections(a: Architecture) -> int:
+    """Of a feed-forward layer."""
+    return 3 if a.feed_forward in GATED else 2
+
+
 def encoder(a: Architecture, src_length: int) -> Flops:
     """One source of that many tokens through the encoder."""
     width = a.num_heads * a.head_dim
     per_layer = Flops(
         projections=src_length * 2 * width * (3 * a.d_model + a.d_value),
         attention=src_length**2 * 4 * width,
-        feed_forward=src_length * 4 * a.d_model * a.d_ff,
+        feed_forward=src_length * 2 * _projections(a) * a.d_model * a.d_ff,
         logits=0,
     )
     return per_layer.times(a.num_encoder_layers)
@@ -75,7 +80,7 @@ def decoder(a: Architecture, src_length: int, tgt_length: int, self_pairs: int, 
     per_layer = Flops(
         projections=tgt_length * (2 * width * (3 * a.d_model + a.d_value) + 4 * width * a.d_model),
         attention=4 * width * (self_pairs + tgt_length * src_length),
-        feed_forward=tgt_length * 4 * a.d_model * a.d_ff,
+        feed_forward=tgt_length * 2 * _projections(a) * a.d_model * a.d_ff,
         logits=0,
     )
     return per_layer.times(a.num_decoder_layers).plus(Flops(0, 0, 0, tgt_length * 2 * a.d_model * vocab_size))

@@ -1,7 +1,7 @@
 """The axes of `Architecture` and their values, for tests over all of them: what is added there is in these tests."""
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -30,12 +30,16 @@ def architecture(rng: random.Random, axes: Mapping[str, Sequence[Any]], **fixed:
             continue
 
 
-def one_for_each_value(axes: Mapping[str, Sequence[Any]], **sizes: Any) -> Iterator[Architecture]:
-    """For each value of each axis an architecture that has it, its other values drawn, the same in every process."""
+def one_for_each_value(
+    axes: Mapping[str, Sequence[Any]], allows: Callable[[Architecture], bool] = lambda _: True, **sizes: Any
+) -> Iterator[Architecture]:
+    """For each value of each axis an architecture that has it and that `allows` is true of, its other values drawn, the
+    same in every process."""
     rng = random.Random(1)
     for axis, values in axes.items():
         for value in values:
-            yield architecture(rng, axes, **{axis: value}, **sizes)
+            drawn = (architecture(rng, axes, **{axis: value}, **sizes) for _ in range(1000))
+            yield next(a for a in drawn if allows(a))
 
 
 def ids(axes: Mapping[str, Sequence[Any]], architectures: Iterable[Architecture]) -> list[str]:

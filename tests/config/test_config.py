@@ -45,6 +45,7 @@ MOVES = {
     "architecture.norm": "pre",
     "architecture.norm_kind": "scale",
     "architecture.residual_weight": "2.0",
+    "architecture.feed_forward": "swiglu",
     "architecture.input_norm": "sum",
     "architecture.qk_norm": "l2",
     "architecture.self_score": "zero",

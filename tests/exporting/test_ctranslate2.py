@@ -45,6 +45,10 @@ EXPRESSIBLE: dict[str, dict[str, Any]] = {
     "norm of the sum, weighted residual": {"input_norm": "sum", "residual_weight": 3.0, "norm_eps": 0.1},
     "weighted residual": {"residual_weight": 4.0, "norm_eps": 1e-3},
     "norm before": {"norm": "pre", "input_norm": "sum"},
+    "RMSNorm": {"norm_kind": "rms", "norm_eps": 1e-2},
+    "RMSNorm, weighted residual": {"norm_kind": "rms", "residual_weight": 3.0, "norm_eps": 0.1},
+    "ScaleNorm before, norms of tokens and positions": {"norm_kind": "scale", "norm": "pre", "input_norm": "separate"},
+    **{kind: {"feed_forward": kind, "residual_weight": 2.0} for kind in ("gelu", "geglu", "swiglu")},
     "biases": {"attention_bias": True, "output_bias": True},
     "rotary, biases, weighted residual": {"positions": "rotary", "attention_bias": True, "residual_weight": 0.5},
     "heads wider than the model": {"head_dim": 24, "num_heads": 3, "num_encoder_layers": 1},
@@ -75,10 +79,17 @@ INEXPRESSIBLE: dict[str, dict[str, Any]] = {
     "positions = 'alibi'": {"positions": "alibi"},
     "attention_window = 4": {"attention_window": 4},
     "norm = 'both'": {"norm": "both"},
-    "norm_kind = 'scale'": {"norm_kind": "scale"},
+    "input_norm = 'sum'": {"input_norm": "sum", "norm_kind": "rms"},
 }
 AXES = {**EXPRESSED, "residual_weight": (1.0, 3.0)}
-DRAWN = list(tests.axes.one_for_each_value(AXES, **TINY, max_length=24))
+
+
+def is_one_kind_of_norm(a: Architecture) -> bool:
+    """CTranslate2's are either all layer norms or none."""
+    return a.input_norm != "sum" or a.norm_kind == "layer"
+
+
+DRAWN = list(tests.axes.one_for_each_value(AXES, is_one_kind_of_norm, **TINY, max_length=24))
 
 
 def vocabulary(size: int) -> list[str]:

@@ -104,7 +104,9 @@ def test_one_file_holds_everything(saving: Saving, tmp_path: Path) -> None:
     assert read_description(made.folder, "web")["precision"] == "int8"
 
 
-@pytest.mark.parametrize("name", ["original", "policy-positions", "rotary", "tupe-r", "alibi", "qk-norm", "scale-norm"])
+@pytest.mark.parametrize(
+    "name", ["original", "policy-positions", "rotary", "tupe-r", "alibi", "qk-norm", "rms-norm", "scale-norm", "swiglu"]
+)
 def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
     architecture = replace(preset(name), **TINY, max_length=40)
     model = shaken(build(architecture, src_vocab_size=20, tgt_vocab_size=20))

@@ -79,8 +79,9 @@ def check(a: Architecture, folder: Path) -> None:
     targets = [[2, 8, 9, 4, 5, 6, 7, 8, 3], [2, 6, 3], [2, 7, 7, 12, 3], [2, 3], [2, *LONG[::-1], 3]]
     exact = TorchEngine(make(a).double())
     forced = list(zip(ours.force(sources, targets), exact.force(sources, targets), strict=True))
-    # Layer norms make rounding hundreds of times as large where a token norm leaves next to nothing of START.
-    near = max(1e-4, *(4 * float(np.abs(one.log_probs - true.log_probs).max()) for one, true in forced))
+    # Layer norms make rounding hundreds of times as large where a token norm leaves next to nothing of START. How far
+    # torch is off by itself shows how large, to a factor of about ten.
+    near = max(1e-4, *(16 * float(np.abs(one.log_probs - true.log_probs).max()) for one, true in forced))
     for (one, true), other in zip(forced, graphs.force(sources, targets), strict=True):
         np.testing.assert_allclose(other.log_probs, true.log_probs, atol=near)
         assert other.predictions == one.predictions
@@ -94,10 +95,11 @@ def check(a: Architecture, folder: Path) -> None:
             by_steps, at_once = both_ways(graphs, source, limit, beam_size=beam_size, num_hypotheses=num_hypotheses)
             assert [(h.tokens, h.finished) for h in at_once] == [(h.tokens, h.finished) for h in by_steps]
             assert [h.score for h in at_once] == pytest.approx([h.score for h in by_steps], abs=1e-4)
-    tokens = targets[0][:-1]
-    true_weights, weights = (engine.attention(sources[0], tokens) for engine in (exact, ours))
-    near = max(5e-5, 4 * float(np.abs(weights - true_weights).max()))
-    np.testing.assert_allclose(graphs.attention(sources[0], tokens), true_weights, atol=near)
+    pairs = [(source, target[:-1]) for source, target in zip(sources, targets, strict=True)]
+    weights = [[engine.attention(*pair) for engine in (exact, ours, graphs)] for pair in pairs]
+    near = max(5e-5, *(16 * float(np.abs(one - true).max()) for true, one, _ in weights))
+    for true, _, other in weights:
+        np.testing.assert_allclose(other, true, atol=near)
 
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if not p.architecture.looks_ahead])

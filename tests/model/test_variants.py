@@ -16,7 +16,8 @@ from repose.model.audit import audit
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
-from repose.model.norms import ScaleNorm
+from repose.model.layers import FeedForward
+from repose.model.norms import RMSNorm, ScaleNorm
 from repose.model.positions import Positions, UntiedPositions, buckets, positions_of
 from repose.model.presets import PRESETS, preset
 from repose.model.sublayer import Sublayer
@@ -90,6 +91,64 @@ def test_both_norms_are_before_and_after_the_sublayer() -> None:
     x, f = torch.randn(5, 6), nn.Linear(6, 6)
     wanted = layer_norm(2 * x + f(layer_norm(x, 1e-6)), 1e-6)
     torch.testing.assert_close(sublayer(x, f), wanted, atol=1e-5, rtol=0)
+
+
+# --- RMSNorm ---
+
+
+def test_rms_norm_is_equation_4() -> None:
+    """Arxiv 1910.07467, row by row, with an epsilon."""
+    norm, x = RMSNorm(6, eps=1e-2), torch.randn(5, 6)
+    assert (norm.weight == 1).all()
+    norm.weight.data.normal_()
+    rows = [row / math.sqrt(sum(n * n for n in row.tolist()) / 6 + 1e-2) * norm.weight for row in x]
+    torch.testing.assert_close(norm(x), torch.stack(rows), atol=1e-5, rtol=0)
+
+
+def test_rms_norm_takes_the_place_of_every_layer_norm_and_has_no_bias() -> None:
+    norms = {name: p for name, p in make("rms-norm").named_parameters() if "norm" in name}
+    assert len(norms) == 2 * 2 + 2 * 3 + 2  # of two encoder layers, two decoder layers, and after each stack
+    assert all(name.endswith("weight") and p.shape == (8,) for name, p in norms.items())
+
+
+def test_rms_norm_of_half_precision_is_computed_in_fp32() -> None:
+    x = torch.full((1, 6), 300.0, dtype=torch.float16)  # whose squares are beyond fp16
+    assert RMSNorm(6, eps=1e-5).half()(x).tolist() == [[1.0] * 6]
+
+
+# --- feed-forward layers ---
+
+
+def fed_forward(layer: FeedForward, x: Tensor, kind: str) -> Tensor:
+    """The equations of arXiv 2002.05202, number by number, with biases."""
+    gelu = lambda y: y * 0.5 * (1 + math.erf(y / math.sqrt(2)))  # noqa: E731
+    swish = lambda y: y / (1 + math.exp(-y))  # noqa: E731
+    activation = {"relu": lambda y: max(y, 0.0), "gelu": gelu, "geglu": gelu, "swiglu": swish}[kind]
+    rows = []
+    for row in x:
+        hidden = [row @ w + b for w, b in zip(layer.inner.weight, layer.inner.bias, strict=True)]
+        if layer.gate is None:
+            hidden = [activation(y.item()) for y in hidden]
+        else:
+            gates = [row @ w + b for w, b in zip(layer.gate.weight, layer.gate.bias, strict=True)]
+            hidden = [activation(gate.item()) * y.item() for gate, y in zip(gates, hidden, strict=True)]
+        rows.append(layer.outer.weight @ torch.tensor(hidden) + layer.outer.bias)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("kind", ["relu", "gelu", "geglu", "swiglu"])
+def test_feed_forward_layers_are_their_equations(kind: Any) -> None:
+    layer, x = FeedForward(Architecture(d_token=6, d_ff=5, feed_forward=kind)), torch.randn(7, 6)
+    assert (layer.gate is not None) == (kind in ("geglu", "swiglu"))
+    torch.testing.assert_close(layer(x), fed_forward(layer, x, kind), atol=1e-5, rtol=0)
+
+
+def test_a_gate_of_two_thirds_of_the_width_has_as_many_weights() -> None:
+    gated, plain = preset("swiglu"), preset("original")
+    assert gated.num_weights(100, 100) == pytest.approx(plain.num_weights(100, 100), rel=1e-3)
+    layers = [FeedForward(a) for a in (gated, plain)]
+    sizes = [sum(p.numel() for p in layer.parameters()) for layer in layers]
+    assert sizes[0] == pytest.approx(sizes[1], rel=2e-3)
 
 
 # --- ScaleNorm ---

@@ -15,7 +15,8 @@ EXPRESSED: Mapping[str, tuple[object, ...]] = {
     "values": ("hidden",),
     "input_norm": ("none", "sum", "separate"),
     "norm": ("post", "pre"),
-    "norm_kind": ("layer",),
+    "norm_kind": ("layer", "rms", "scale"),
+    "feed_forward": ("relu", "gelu", "geglu", "swiglu"),
     "attention_window": (None,),
     "qk_norm": ("none",),
     "self_score": ("keep",),
@@ -46,7 +47,7 @@ _REASONS: Mapping[tuple[str, object], str] = {
     ("positions", "alibi"): "lowers scores on both sides in the encoder, which CTranslate2 does in decoders alone",
     ("qk_norm", "l2"): "would be CTranslate2's norm of queries and keys, which this export does not write",
     ("score_residual", "previous_layer"): "hands scores on to the next layer, which CTranslate2's forget",
-    ("norm_kind", "scale"): "would be CTranslate2's norm without a mean, which this export does not write",
+    ("input_norm", "sum"): "is a layer norm beside others, where CTranslate2 has one kind in all places",
     ("norm", "both"): "normalises before the sublayer and after the sum, where CTranslate2 has one of the two",
 }
 """Why a value cannot be expressed, for those that somebody has looked at."""
@@ -54,7 +55,9 @@ _REASONS: Mapping[tuple[str, object], str] = {
 
 def why_not(architecture: Architecture) -> str | None:
     """Why CTranslate2 cannot compute what a model of this architecture does, axis by axis; None where it can."""
-    refused = graphs.not_listed(architecture, EXPRESSED, ANY_VALUE)
+    refused = list(graphs.not_listed(architecture, EXPRESSED, ANY_VALUE))
+    if architecture.input_norm == "sum" and architecture.norm_kind != "layer":
+        refused.append(("input_norm", "sum"))
     return "; ".join(f"{name} = {value!r} {_reason(name, value)}" for name, value in refused) or None
 
 

@@ -5,12 +5,14 @@
     concat        [E | P] = [E | 0] + [0 | P]: both tables padded with zeros, and added
     residual k    LN_ε(k x + F) = LN_(ε/k²)(x + F / k): outputs of sublayers ÷ k, ε ÷ k², and tables whose sum has a
                   norm of its own ÷ k
+    norms         a ScaleNorm is an RMSNorm with gain g / sqrt(D); only the smallest rows are divided by other numbers
     PAD, START    never chosen: a bias of -10000 in the projection to the vocabulary
     positions     any table has a place, T5's scores and rotations have theirs; without any, a table of zeros
 
 Computed in fp64 and rounded once. Tried with CTranslate2 4.8.5.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +23,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from repose.data.tokenizer import SPECIAL_TOKENS
-from repose.model.architecture import Architecture
+from repose.model.architecture import GATED, Architecture
 from repose.model.embedding import Embedding
+from repose.model.norms import RMSNorm, ScaleNorm
 from repose.model.positions import FARTHEST, T5Positions
 from repose.model.stacks import Stack
 from repose.model.token_norm import normalised_rows
@@ -32,6 +35,10 @@ from repose.system.token_ids import PAD, START
 
 NEVER = -1e4
 """Bias of tokens that are never chosen: their probability is 0 in fp32."""
+_SMALL = 1e-12
+"""Epsilon of what has none: zeros are divided by its root."""
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
+"""CTranslate2's name of what each feed-forward layer computes."""
 
 
 @torch.no_grad()
@@ -46,7 +53,9 @@ def specification(model: Transformer, src_tokens: Sequence[str], tgt_tokens: Seq
     a = model.architecture
     how: dict[str, Any] = {
         "pre_norm": a.norm == "pre",
-        "activation": Activation.RELU,
+        "activation": Activation[_ACTIVATIONS[a.feed_forward]],
+        "ffn_glu": a.feed_forward in GATED,
+        "rms_norm": a.norm_kind != "layer",
         "layernorm_embedding": a.input_norm == "sum",
         "head_dim": a.head_dim,
     }
@@ -66,7 +75,7 @@ def specification(model: Transformer, src_tokens: Sequence[str], tgt_tokens: Seq
     _, unknown, start, end = SPECIAL_TOKENS
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = unknown, start, end
     spec.config.decoder_start_token = start
-    spec.config.layer_norm_epsilon = a.norm_eps / a.residual_weight**2
+    spec.config.layer_norm_epsilon = _SMALL if a.norm_kind == "scale" else a.norm_eps / a.residual_weight**2
     return spec
 
 
@@ -98,7 +107,11 @@ def _layer(spec: Any, layer: Any, k: float) -> None:
         _linear(spec.attention.linear[1], [attention.key, attention.value])
         _linear(spec.attention.linear[2], [attention.output], k)
         _norm(spec.attention.layer_norm, layer.cross_attention_sublayer.norm)
-    _linear(spec.ffn.linear_0, [layer.feed_forward.inner])
+    if layer.feed_forward.gate is None:
+        _linear(spec.ffn.linear_0, [layer.feed_forward.inner])
+    else:
+        _linear(spec.ffn.linear_0, [layer.feed_forward.gate])
+        _linear(spec.ffn.linear_0_noact, [layer.feed_forward.inner])
     _linear(spec.ffn.linear_1, [layer.feed_forward.outer], k)
     _norm(spec.ffn.layer_norm, layer.feed_forward_sublayer.norm)
 
@@ -123,9 +136,15 @@ def _normalised(rows: Tensor, norm: nn.Module | None) -> Tensor:
     return F.layer_norm(rows, norm.normalized_shape, norm.weight.double(), norm.bias.double(), norm.eps)
 
 
-def _norm(spec: Any, norm: nn.Module | None) -> None:
-    norm = _layer_norm(norm)
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+def _norm(spec: Any, norm: Any) -> None:
+    match norm:
+        case RMSNorm():
+            spec.gamma = _array(norm.weight)
+        case ScaleNorm():
+            spec.gamma = _array((norm.gain.double() / math.sqrt(norm.width)).repeat(norm.width))
+        case _:
+            norm = _layer_norm(norm)
+            spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
 def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:

@@ -4,6 +4,7 @@ Opset 18, standard operators alone but for `rough_linear`. Products with weights
 fp32 and int8.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from repose.model.norms import ScaleNorm
+from repose.model.norms import RMSNorm, ScaleNorm
 from repose.system.errors import ConfigError
 
 OPSET = 18
@@ -206,16 +207,26 @@ class Graph:
         return str(self.op("Softmax", a, axis=-1))
 
     def norm(self, x: Value, layer: Any) -> Value:
-        """A `torch.nn.LayerNorm` with gain and bias, a `ScaleNorm`, or x as it is for an `Identity`. Raises TypeError
-        for another norm, and for None: where a variant has no norm, its caller says so."""
+        """A `torch.nn.LayerNorm` with gain and bias, an `RMSNorm`, a `ScaleNorm`, or x as it is for an `Identity`.
+        Raises TypeError for another norm, and for None: where a variant has no norm, its caller says so."""
         if isinstance(layer, nn.Identity):
             return x
+        if isinstance(layer, RMSNorm):
+            mean = self.op("ReduceMean", self.square(x), self.ints(-1), keepdims=1)
+            root = self.op("Sqrt", self.add(mean, self.constant(layer.eps)))
+            return self.mul(self.div(x, root), self.constant(array(layer.weight)))
         if isinstance(layer, ScaleNorm):
             return self.mul(self.unit(x, layer.eps), self.constant(array(layer.gain)))
         if not isinstance(layer, nn.LayerNorm) or layer.weight is None or layer.bias is None:
             raise TypeError(f"Graph.norm computes layer norms with gain and bias, not {layer}: write its graph there")
         weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
         return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
+
+    def gelu(self, x: Value) -> Value:
+        """x times the probability that a normal number is less."""
+        half = self.mul(x, self.constant(0.5))
+        erf = self.op("Erf", self.mul(x, self.constant(math.sqrt(0.5))))
+        return self.mul(half, self.add(erf, self.constant(1.0)))
 
     def unit(self, x: Value, eps: float) -> Value:
         """x / ||x|| over the last axis, x / eps where ||x|| is less."""

@@ -175,9 +175,24 @@ class _StackGraph:
         """Through the last sublayer of a layer."""
         g, ff = self.g, layer.feed_forward
         assert isinstance(ff, FeedForward)
-        inner = g.op("Relu", g.linear(self.entered(layer.feed_forward_sublayer, x), ff.inner.weight, ff.inner.bias))
+        y = self.entered(layer.feed_forward_sublayer, x)
+        hidden = g.linear(y, ff.inner.weight, ff.inner.bias)
+        gate = None if ff.gate is None else g.linear(y, ff.gate.weight, ff.gate.bias)
+        match ff.kind:
+            case "relu":
+                hidden = g.op("Relu", hidden)
+            case "gelu":
+                hidden = g.gelu(hidden)
+            case "geglu":
+                assert gate is not None
+                hidden = g.mul(g.gelu(gate), hidden)
+            case "swiglu":
+                assert gate is not None
+                hidden = g.mul(g.mul(gate, g.op("Sigmoid", gate)), hidden)
+            case _:
+                assert_never(ff.kind)
         return self.left(
-            layer.feed_forward_sublayer, x, g.linear(inner, ff.outer.weight, ff.outer.bias, rows_alike=False)
+            layer.feed_forward_sublayer, x, g.linear(hidden, ff.outer.weight, ff.outer.bias, rows_alike=False)
         )
 
 

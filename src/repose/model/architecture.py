@@ -26,12 +26,16 @@ TokenNormSite = Literal["tokens", "after_concat", "every_layer"]
 Values = Literal["hidden", "tokens", "both"]
 InputNorm = Literal["none", "sum", "separate"]
 Norm = Literal["post", "pre", "both"]
-NormKind = Literal["layer", "scale"]
+NormKind = Literal["layer", "rms", "scale"]
+FeedForwardKind = Literal["relu", "gelu", "geglu", "swiglu"]
 QkNormKind = Literal["none", "l2"]
 SelfScore = Literal["keep", "zero", "exclude", "zero_weights"]
 ScoreResidual = Literal["none", "previous_layer"]
 Initialisation = Literal["xavier", "keras", "fairseq", "kaiming"]
 TieEmbeddings = Literal["all", "output", "none"]
+
+GATED = ("geglu", "swiglu")
+"""Feed-forward layers with a gate."""
 
 Count = Annotated[int, Field(ge=1, le=1 << 53)]
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -78,9 +82,14 @@ class Architecture:
     norm: Norm = "post"
     """The norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
     norm_kind: NormKind = "layer"
-    """What `norm` is: layer norm, or the row brought to one learned length (ScaleNorm). Others stay layer norms."""
+    """What `norm` is: layer norm, the row divided by its root mean square (RMSNorm), or the row brought to one learned
+    length (ScaleNorm). Others stay layer norms."""
     residual_weight: Positive = 1.0
     """k of the weighted residual connection F(x) + kx."""
+    feed_forward: FeedForwardKind = "relu"
+    """What the feed-forward layer does with its hidden numbers: ReLU, GELU, or a product with those of a further
+    projection, its gate, after GELU or after Swish. A gate costs half as many weights again: with a `d_ff` of two
+    thirds, there are as many as without."""
     qk_norm: QkNormKind = "none"
     """Queries and keys as they are, or each of length 1 with a learned scale of their products (QK-norm)."""
     self_score: SelfScore = "keep"
@@ -123,7 +132,7 @@ class Architecture:
     output_bias: bool = False
     """Whether the projection to the target vocabulary has a bias."""
     norm_eps: Positive = 1e-5
-    """Epsilon of layer normalization; the least length that ScaleNorm divides by."""
+    """Epsilon of layer normalization and of RMSNorm; the least length that ScaleNorm divides by."""
     token_norm_eps: Positive = 1e-6
     """Epsilon of token normalization."""
 
@@ -176,7 +185,7 @@ class Architecture:
         inner = self.num_heads * self.head_dim
         values = inner * self.d_value // (2 if self.values == "both" else 1)
         attention = 3 * inner * self.d_model + values
-        feed_forward = 2 * self.d_model * self.d_ff
+        feed_forward = (3 if self.feed_forward in GATED else 2) * self.d_model * self.d_ff
         layers = self.num_encoder_layers * (attention + feed_forward)
         layers += self.num_decoder_layers * (2 * attention + feed_forward)
         sizes = vocab_sizes[:1] if self.tie_embeddings == "all" else vocab_sizes

@@ -18,12 +18,13 @@ of attention are the layer's own input, or with `values = tokens` the same token
 """
 
 from collections.abc import Callable
+from typing import assert_never
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import GATED, Architecture
 from repose.model.attention import Attention
 from repose.model.cached_attention import MemoryReach, StepReach, cached
 from repose.model.embedding import values_from
@@ -39,18 +40,40 @@ Branch = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = max(0, x W_1 + b_1) W_2 + b_2 (Vaswani et al. eq. 2), on each token alone.
+    """Two projections of each token alone, with what `feed_forward` names between them:
+
+    relu:   max(0, x W_1 + b_1) W_2 + b_2                 Vaswani et al. eq. 2
+    gelu:   GELU(x W_1 + b_1) W_2 + b_2                   Hendrycks and Gimpel 2016, arXiv 1606.08415, exact
+    geglu:  (GELU(x W + b) * (x W_1 + b_1)) W_2 + b_2     Shazeer 2020, arXiv 2002.05202, eq. 6, here with biases
+    swiglu: (Swish(x W + b) * (x W_1 + b_1)) W_2 + b_2    likewise; Swish(y) = y sigmoid(y)
 
     Differs from arXiv 2410.04731: its eq. 21 gives B_1 a row per position, impossible for any length; a vector here.
     """
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
+        self.kind = a.feed_forward
         self.inner = Linear(a.d_model, a.d_ff)
+        self.gate = Linear(a.d_model, a.d_ff) if a.feed_forward in GATED else None
         self.outer = Linear(a.d_ff, a.d_model)
 
     def forward(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R D"]:
-        return self.outer(F.relu(self.inner(x)))
+        return self.outer(self._hidden(x))
+
+    def _hidden(self, x: Float[Tensor, "R D"]) -> Float[Tensor, "R F"]:
+        match self.kind:
+            case "relu":
+                return F.relu(self.inner(x))
+            case "gelu":
+                return F.gelu(self.inner(x))
+            case "geglu":
+                assert self.gate is not None
+                return F.gelu(self.gate(x)) * self.inner(x)
+            case "swiglu":
+                assert self.gate is not None
+                return F.silu(self.gate(x)) * self.inner(x)
+            case _:
+                assert_never(self.kind)
 
 
 class EncoderLayer(nn.Module):

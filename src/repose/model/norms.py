@@ -22,6 +22,19 @@ class LayerNorm(nn.LayerNorm):
         return super().forward(x)
 
 
+class RMSNorm(nn.Module):
+    """x / sqrt(mean of x^2 + eps) * gain of each row (Zhang and Sennrich 2019, arXiv 1910.07467): no mean is taken off,
+    and there is no bias. Computed in fp32 at least."""
+
+    def __init__(self, width: int, *, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
+        wide = at_least_fp32(x)
+        return F.rms_norm(wide, self.weight.shape, self.weight.to(wide.dtype), self.eps).to(x.dtype)
+
+
 class ScaleNorm(nn.Module):
     """g x / ||x||, one learned length g for all rows (Nguyen and Salazar 2019, arXiv 1910.05895), sqrt(D) at first.
 
@@ -30,7 +43,7 @@ class ScaleNorm(nn.Module):
 
     def __init__(self, width: int, *, eps: float) -> None:
         super().__init__()
-        self.gain, self.eps = nn.Parameter(torch.tensor(math.sqrt(width))), eps
+        self.gain, self.width, self.eps = nn.Parameter(torch.tensor(math.sqrt(width))), width, eps
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         wide = at_least_fp32(x)
@@ -42,6 +55,8 @@ def norm_of(a: Architecture) -> nn.Module:
     match a.norm_kind:
         case "layer":
             return LayerNorm(a.d_model, eps=a.norm_eps)
+        case "rms":
+            return RMSNorm(a.d_model, eps=a.norm_eps)
         case "scale":
             return ScaleNorm(a.d_model, eps=a.norm_eps)
         case _:
