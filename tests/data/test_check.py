@@ -144,6 +144,8 @@ def test_a_set_whose_files_are_swapped_is_found(tmp_path: Path) -> None:
     found = [(f.side, f.count, f.line, f.detail) for f in of_kind(check_corpus(sets), Kind.OTHER_SCRIPT)]
     assert found == [("src", 50, 1, "Latin"), ("tgt", 50, 1, "Cyrillic")]
     assert not of_kind(check_corpus({"train": sets["train"], "test": sets["train"]}), Kind.OTHER_SCRIPT)
+    further = {"train": sets["train"], "also0": sets["valid"]}  # of another direction or language
+    assert not of_kind(check_corpus(further), Kind.OTHER_SCRIPT)
 
 
 def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Path) -> None:

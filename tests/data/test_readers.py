@@ -519,7 +519,31 @@ def test_tsv_with_a_header(tmp_path):
     for fields in ({"src_field": "en"}, {"tgt_field": "en"}):  # of two names one is there: it is no pair to train on
         fails([tmp_path / "b.tsv"], "b.tsv, line 1", "there is no field", "present: 'de', 'en'", **fields)
     (tmp_path / "c.tsv").write_text("src\ttgt\tid\na\tb\n", encoding="utf-8")
-    fails([tmp_path / "c.tsv"], "none of the 1 pairs in", "fewer than 3 columns, first on line 2: 1")
+    fails(
+        [tmp_path / "c.tsv"], "the only pair in", "c.tsv cannot be used (", "fewer than 3 columns, first on line 2: 1"
+    )
+
+
+@pytest.mark.parametrize(("ending", "separator"), [("tsv", "\t"), ("csv", ",")])
+def test_two_columns_of_one_name_are_refused(tmp_path, ending, separator):
+    path = tmp_path / f"a.{ending}"
+    path.write_text("\n".join(separator.join(row) for row in [("src", "Tgt", "tgt"), "abc", "def"]), encoding="utf-8")
+    fails([path], "line 1: several columns are called 'tgt': rename all but one")
+
+
+def test_a_carriage_return_is_text_in_a_cell_as_in_a_line(tmp_path):
+    for name, separator in (("a.tsv", "\t"), ("a.csv", ",")):
+        (tmp_path / name).write_bytes(f"src{separator}tgt\nhello\rthere{separator}foo\nb{separator}c\r\n".encode())
+        assert read([tmp_path / name])[0] == [("hello\rthere", "foo"), ("b", "c")]
+    (tmp_path / "a.csv").write_bytes(b'src,tgt\n"hello\rthere, you",foo\n')
+    assert read([tmp_path / "a.csv"])[0] == [("hello\rthere, you", "foo")]
+
+
+def test_a_long_cell_is_left_out_as_a_long_line_is(tmp_path):
+    (tmp_path / "a.csv").write_text(f"src,tgt\n{'x ' * 70_000},a\nb,c\n", encoding="utf-8")
+    found, counts = read([tmp_path / "a.csv"])
+    assert found == [("b", "c")]
+    assert counts.dropped == {"longer than 20,000 characters": 1}
 
 
 def test_line_ends_of_old_macs_are_named(corpus):

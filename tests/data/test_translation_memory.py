@@ -55,6 +55,19 @@ def test_the_source_is_what_the_file_names_as_its_own(tmx):
     assert read(tmx(unit(BOTH), own="*all*"))[0] == both  # TMX's word for any
 
 
+def test_a_side_is_never_the_other_and_the_first_variant_that_says_something(tmx):
+    both = {"pt-BR": "ônibus", "pt-PT": "autocarro"}
+    for order in (both, dict(reversed(both.items()))):
+        for src, tgt, wanted in (
+            ("pt-BR", "pt", ("ônibus", "autocarro")),
+            ("pt", "pt-BR", ("autocarro", "ônibus")),
+            ("pt", "pt-PT", ("ônibus", "autocarro")),
+        ):
+            assert read(tmx(unit(order)), src_field=src, tgt_field=tgt)[0] == [wanted]
+    variants = tmx(unit({"en-US": " ", "en-GB": "colour", "de": "Farbe"}))
+    assert read(variants, src_field="en", tgt_field="de")[0] == [("colour", "Farbe")]
+
+
 def test_several_memories_are_read_in_the_direction_of_the_first(tmx):
     first, other = tmx(unit(BOTH)), tmx(unit(BOTH), unit({"en-US": "Rain"}), name="b.tmx", own="pt-BR")
     reader = PairReader([first, other])

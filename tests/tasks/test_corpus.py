@@ -1,12 +1,15 @@
 """Whose sentences are trained on and whose are measured: a corpus's own sets, or a split of all of it."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,7 @@ from repose.data import corpora, phrasebook
 from repose.data.findings import Kind
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig, RunFolder
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, WriteError
 from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
@@ -155,6 +158,106 @@ def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_
         (unfinished / name).write_text("half")
     assert prepare_corpus(experiment, folder=unfinished).has_text("train")
     assert not list(unfinished.rglob(".*.tmp"))
+
+
+def test_a_folder_with_an_empty_folder_of_texts_is_not_taken_for_a_preparation(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    mine = tmp_path / "project"
+    (mine / "text").mkdir(parents=True)
+    (mine / "report.json").write_text('{"my": 1}')
+    with pytest.raises(DataError, match="other files"):
+        prepare_corpus(experiment, folder=mine)
+    assert (mine / "report.json").read_text() == '{"my": 1}'
+    (mine / "report.json").unlink()  # with nothing else in it, the beginning of one
+    assert prepare_corpus(experiment, folder=mine).has_text("train")
+
+
+def test_nothing_is_left_in_or_beside_a_folder_that_a_user_named(files: dict[str, Any], tmp_path: Path) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    out = tmp_path / "here" / "texts"
+    prepare_corpus(experiment, folder=out)
+    assert [path.name for path in out.parent.iterdir()] == ["texts"]
+    assert not list(out.rglob(".*"))
+
+
+def test_who_prepares_a_folder_is_waited_for(files: dict[str, Any], tmp_path: Path) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    said: list[str] = []
+    lock = locked(tmp_path / "texts" / ".lock")
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as threads:
+        stack.enter_context(lock)
+        waits = threads.submit(prepare_corpus, experiment, folder=tmp_path / "texts", say=said.append)
+        while not said and not waits.done():
+            time.sleep(0.01)
+        assert said == ["another process prepares this corpus: waiting for it"]
+        assert not (tmp_path / "texts" / "report.json").exists()
+        stack.close()
+        assert waits.result(timeout=60).has_text("train")
+
+
+def test_what_cannot_be_prepared_leaves_nothing_in_the_cache(files: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be held out"):
+        prepared({"train": files["train"], "held_out_valid": 5_000})
+    assert not [path for path in (tmp_path / "home" / "prepared").iterdir() if path.is_dir()]
+
+
+def test_a_folder_to_prepare_in_is_no_file(files: dict[str, Any], tmp_path: Path) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    (tmp_path / "afile").write_text("mine")
+    with pytest.raises(WriteError, match="is a file: choose another folder"):
+        prepare_corpus(experiment, folder=tmp_path / "afile")
+
+
+def test_the_same_bytes_under_another_ending_are_read_anew(tmp_path: Path) -> None:
+    """Quotes are text in TSV, and not in CSV."""
+    text = "".join(f'"o gato {n}"\t"the cat {n}"\n' for n in range(20))
+    found = []
+    for name in ("q.tsv", "q.csv"):
+        (tmp_path / name).write_text(text)
+        found.append(prepared({"train": (str(tmp_path / name),)}).text("train")[0][0][0])
+    assert found == ['"', "o"]
+
+
+def test_held_out_validation_pairs_are_none_of_the_test_set(tmp_path: Path) -> None:
+    names = {}
+    for split, size in (("train", 200), ("test", 150)):
+        lines = [f"number {place}\tnummer {place}\n" for place in range(size)]
+        (tmp_path / f"{split}.tsv").write_text("".join(lines), encoding="utf-8")
+        names[split] = (str(tmp_path / f"{split}.tsv"),)
+    found = sources(prepared({**names, "held_out_valid": 20}))
+    assert len(found["valid"]) == 20
+    assert not set(found["valid"]) & set(found["test"])
+
+
+def test_a_language_that_is_set_goes_with_what_names_say_of_the_other(tmp_path: Path) -> None:
+    files = (str(tmp_path / "a.pt"), str(tmp_path / "a.en"))
+    of = corpus_files.languages_of
+    assert of(CorpusConfig(train=files, src_lang="gl")) == ("gl", "en")
+    assert of(CorpusConfig(train=files, tgt_lang="en-GB")) == ("pt", "en-GB")
+    assert of(CorpusConfig(train=files, tgt_lang="pt")) == ("und", "pt"), "the names are of the other direction"
+    assert of(CorpusConfig(name="multi30k")) == ("de", "en")
+    assert of(CorpusConfig(name="multi30k", src_lang="fr")) == ("fr", "en")
+    assert of(CorpusConfig(name="multi30k", tgt_lang="cs"))[1] == "cs"
+    assert of(CorpusConfig(name="multi30k", src_lang="gl")) == ("gl", "und"), "which is none of its pairs"
+
+
+def test_the_phrasebook_has_one_direction() -> None:
+    of = corpus_files.languages_of
+    assert of(CorpusConfig(name="phrasebook", src_lang="pt-BR")) == ("pt", "en")
+    with pytest.raises(ConfigError, match="from Portuguese to English"):
+        of(CorpusConfig(name="phrasebook", src_lang="en", tgt_lang="pt"))
+
+
+def test_sets_that_are_put_together_may_have_sentences_in_common(files: dict[str, Any]) -> None:
+    same = {**files, "test": files["valid"]}
+    long = "".join(f"{'a long sentence ' * 5}{n}\t{'ein langer Satz ' * 5}{n}\n" for n in range(7))
+    Path(files["valid"][0]).write_text(long, encoding="utf-8")
+    found = {one.kind for one in corpus_files.check_files(CorpusConfig(**same)).findings}
+    assert Kind.VALIDATED_ON in found
+    found = {one.kind for one in corpus_files.check_files(CorpusConfig(**same, splits="merged")).findings}
+    assert Kind.VALIDATED_ON not in found
 
 
 def run_of(experiment: Experiment, data: CorpusData, folder: Path, test: str | None = None) -> RunFolder:

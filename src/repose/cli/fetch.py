@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from repose.system.errors import ConfigError
+from repose.system.terminal import say
 
 
 def fetch(
@@ -24,8 +25,11 @@ def fetch(
             info = corpora.describe(known)
             print(f"{known}\t{', '.join('-'.join(pair) for pair in info.pairs)}\t{info.licence}")
         return
+    info = corpora.describe(name)
+    if source is not None and corpora.is_there(info):
+        say(f"{info.name} is there already, so {source} was not read")
     with _download_progress() as progress:
-        folder = corpora.fetch_corpus(corpora.describe(name), source=source, progress=progress)
+        folder = corpora.fetch_corpus(info, source=source, progress=progress)
     print(folder)
 
 

@@ -227,6 +227,8 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
         return _further_corpora(value, layer)
     if name not in PATHS:
         return value
+    if value == "none" and not text:  # a list, which is empty where nothing is set
+        return []
     paths = value if isinstance(value, list) and not text else [value]
     if not all(isinstance(path, str) and path for path in paths):
         raise ConfigError(f"{layer.source.place}{name} should be a path, not {value!r}")

@@ -89,7 +89,7 @@ def check_corpus(
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
         found += [] if train is None or split not in HELD_OUT else _against(train, seen)
-        found += [] if train is None else _in_other_scripts(train, seen)
+        found += [] if train is None or split not in _NAMED else _in_other_scripts(train, seen)
         found += [] if valid is None or split != "test" else _validated_on(valid, seen)
         named = languages if split in _NAMED else (UNKNOWN, UNKNOWN)
         if identify is not None:

@@ -84,6 +84,11 @@ def fetch_corpus(
     return folder
 
 
+def is_there(info: CorpusInfo, home: Path | None = None) -> bool:
+    """Whether a corpus has been fetched."""
+    return _is_whole(info, (home or cache_home()) / "corpora" / info.name)
+
+
 def _is_whole(info: CorpusInfo, folder: Path) -> bool:
     """Whether the folder holds every text of the corpus at the size that its manifest gives."""
     try:

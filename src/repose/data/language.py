@@ -16,7 +16,8 @@ UNKNOWN = "und"
 
 _PACKED = (".gz", ".xz", ".bz2", ".zst", ".txt")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_]([A-Za-z]{2}|[A-Za-z]{4}))?")
-_PAIR = re.compile(r"(?:^|[._])([a-z]{2,3})[-_]([a-z]{2,3})$")
+_PAIR = re.compile(r"(?:^|[._])(?!to_)([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})$")
+"""Not "to_en", which is hardly ever Tongan."""
 
 
 def identify(text: str) -> tuple[str, float]:

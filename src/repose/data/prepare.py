@@ -22,7 +22,6 @@ from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
-from repose.system.files import locked, making_lock
 from repose.system.helper import close_pipes, open_pipes, start_helper
 from repose.system.token_ids import UNK
 
@@ -61,8 +60,9 @@ def prepare(
     side has no tokens are left out too. `workers` processes tokenise (0: this one); their number does not change the
     result. Memory is constant in the number of pairs.
 
-    The folder appears under its name when it is complete, and processes that prepare the same folder wait for each
-    other. Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
+    The folder appears under its name when it is complete; one process at a time may prepare it.
+
+    Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
     be written (a full disk), and `ConfigError` for a number of workers that this machine cannot be meant to run.
     """
     assert long_pairs in ("drop", "truncate")
@@ -72,7 +72,7 @@ def prepare(
     settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
     types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
-    with locked(making_lock(folder)), writing_columns(folder, types) as writer:
+    with writing_columns(folder, types) as writer:
         return _build(pairs, tokenizers, writer, settings, workers)
 
 

@@ -120,8 +120,9 @@ class PairReader:
         if self.counts.kept == 0:
             names = " and ".join(str(path) for path in self.files)
             reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
-            number = f"none of the {self.counts.read:,} pairs in {names}"
-            raise DataError(f"{number} can be used ({reasons}): check the files")
+            only = f"the only pair in {names} cannot"
+            what = only if self.counts.read == 1 else f"none of the {self.counts.read:,} pairs in {names} can"
+            raise DataError(f"{what} be used ({reasons}): check the files")
 
     def rows(self) -> Iterator[Row]:
         """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""

@@ -73,7 +73,7 @@ def hold_out(
     if len(left_out) == len(src):
         raise DataError(
             f"holding out {wanted:,} of {len(distinct):,} different sentence pairs leaves none to train on: "
-            "hold out fewer"
+            "hold out fewer, or name validation and test files"
         )
     positions = set(drawn.tolist())
     held_out = {position: pair for position, pair in enumerate(pairs) if position in positions}

@@ -23,6 +23,10 @@ _DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # of two that fit a
 _FIRST_ROWS = 100
 """By which the delimiter of a CSV file is found."""
 
+_RETURN = "\ufdd0"
+"""In the place of a carriage return, by which csv would end a row: Unicode keeps it free."""
+csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_BYTES))
+
 TWO_COLUMNS = (0, 1, 2)
 """`table_columns` where no first line names them."""
 
@@ -33,6 +37,8 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
     Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     if src in names and tgt in names:
+        if twice := [name for name in (src, tgt) if names.count(name) > 1]:
+            raise DataError(f"{path}, line 1: several columns are called {twice[0]!r}: rename all but one")
         return (names.index(src), names.index(tgt), len(names)), True
     if (absent := _absent(fields, first)) != [*fields]:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
@@ -126,7 +132,7 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iter
             held += len(line or "")
             if line is None or held > 2 * MAX_BYTES:
                 raise csv.Error("what begins there is longer than any pair of sentences")
-            yield line + "\n"
+            yield line.replace("\r", _RETURN) + "\n"
 
     records = csv.reader(lines(), delimiter=delimiter, strict=strict)
     while True:
@@ -140,7 +146,7 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iter
             ) from error
         if record is None:
             return
-        yield record
+        yield [cell.replace(_RETURN, "\r") for cell in record]
 
 
 def _stated_delimiter(path: Path) -> str:

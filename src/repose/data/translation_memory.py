@@ -81,7 +81,7 @@ def memory_pairs(path: Path, languages: Pair, counts: Counts) -> Iterator[Row]:
     found: set[str] = set()
     seen: dict[str, None] = {}
     for _, unit in _units(path, counts):
-        texts = [next((text for code, text in unit.items() if _is(code, wanted)), None) for wanted in languages]
+        texts = _sides(unit, languages)
         seen.update(dict.fromkeys(list(unit)[: _MOST_LANGUAGES - len(seen)]))
         found.update(language for language, text in zip(languages, texts, strict=True) if text is not None)
         src, tgt = texts
@@ -91,6 +91,19 @@ def memory_pairs(path: Path, languages: Pair, counts: Counts) -> Iterator[Row]:
             yield src, tgt
     if seen and (absent := [language for language in languages if language not in found]):
         raise DataError(f"{path} has no text in {absent[0]!r} (present: {', '.join(map(repr, seen))}): {_NAME_BOTH}")
+
+
+def _sides(unit: Unit, languages: Pair) -> tuple[str | None, str | None]:
+    """The texts of source and target, each of another code; of several variants the first that is not blank."""
+    texts: list[str | None] = [None, None]
+    taken = None
+    # Whichever may be the only one of its kind first: of "pt" and "pt-BR" the latter.
+    for side in (1, 0) if _is(languages[1], languages[0]) else (0, 1):
+        fit = [code for code in unit if code != taken and _is(code, languages[side])]
+        code = next((code for code in fit if unit[code].strip()), fit[0] if fit else None)
+        if code is not None:
+            texts[side], taken = unit[code], code
+    return texts[0], texts[1]
 
 
 def _is(code: str, wanted: str) -> bool:

@@ -12,7 +12,7 @@ from repose.data.corpora import prepared_home
 from repose.decoding.graph_cache import graphs_home
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
-from repose.system.errors import CheckpointError
+from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import locked_or_busy, making_lock, trying_lock, using_lock
 from repose.tasks.corpus import REPORT
 
@@ -97,7 +97,12 @@ def remove_prepared(one: PreparedCorpus) -> bool:
     """
     with _held_alone(one.folder) as is_free:
         if is_free and one.folder.exists():
-            shutil.rmtree(one.folder)
+            try:
+                shutil.rmtree(one.folder)
+            except OSError as error:
+                raise WriteError(
+                    f"{one.folder} cannot be removed ({error.strerror}): remove it as the user who made it"
+                ) from error
     return is_free
 
 

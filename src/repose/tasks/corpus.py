@@ -13,6 +13,7 @@ that shape the data. Runs of the same corpus and settings share it; a finished o
 import hashlib
 import json
 import re
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -40,11 +41,13 @@ from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import (
+    check_writable,
     checksums,
     locked,
     making_lock,
     name_when_whole,
     remove_half_written,
+    remove_held,
     sealed,
     share_lock,
     unsealed,
@@ -67,6 +70,8 @@ from repose.tasks.corpus_files import (
 from repose.tasks.registry import get_task
 
 CHECK, REPORT = "check.json", "report.json"
+_LOCK = ".lock"
+"""Held while a folder that a user named is made."""
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
@@ -170,9 +175,15 @@ def prepare_corpus(
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
     place = corpora.prepared_home() / key if folder is None else folder.absolute()
+    check_writable(place)
+    lock = making_lock(place) if folder is None else place / _LOCK  # what is beside a user's folder is not ours
     waiting = "another process prepares this corpus: waiting for it"
-    with locked(making_lock(place), on_wait=lambda: say(waiting)):
-        data = _finished(place, key) or _build(experiment, place, key, workers)
+    with locked(lock, on_wait=lambda: say(waiting)):
+        try:
+            data = _finished(place, key) or _build(experiment, place, key, workers, in_cache=folder is None)
+        finally:
+            if folder is not None:
+                remove_held(lock)
         data = replace(data, checked=_checked_anew(experiment.corpus, data))
         if folder is None:
             share_lock(using_lock(place), data)
@@ -206,14 +217,21 @@ def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
         raise ConfigError(f"training.init_from = {start!r} brings a tokenizer for each side: {sentence}") from None
 
 
-def _build(experiment: Experiment, folder: Path, key: str, workers: int) -> CorpusData:
-    if folder.exists() and any(folder.iterdir()) and not _is_ours(folder, experiment):
+def _build(experiment: Experiment, folder: Path, key: str, workers: int, *, in_cache: bool) -> CorpusData:
+    others = [path for path in folder.iterdir() if path.name != _LOCK] if folder.exists() else []
+    is_begun = [path.name for path in others] == ["text"] and not any((folder / "text").iterdir())
+    if others and not is_begun and not _is_ours(folder, experiment):
         raise DataError(f"{folder} holds other files: name an empty or new folder")
     (folder / "text").mkdir(parents=True, exist_ok=True)
     for place in (folder, folder / "text"):
         remove_half_written(place)
     (folder / REPORT).unlink(missing_ok=True)
-    report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
+    try:
+        report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
+    except (ConfigError, DataError):
+        if in_cache:  # or every attempt would leave the corpus's text there
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
     (folder / CHECK).unlink(missing_ok=True)
     if TASK_SETTINGS[experiment.training.task].translates:
         languages = list(languages_of(experiment.corpus))  # that the check was made with
@@ -243,7 +261,8 @@ def _is_ours(folder: Path, experiment: Experiment) -> bool:
     corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
     further = (str(path) for part in parts_of(corpus) for path in part.files)
     files = (*corpus.train, *corpus.valid, *corpus.test, *further, *filter(None, (ready.src_file, ready.tgt_file)))
-    written = text.is_dir() and all(_TEXT.fullmatch(name_when_whole(path.name) or path.name) for path in text.iterdir())
+    texts = list(text.iterdir()) if text.is_dir() else []
+    written = bool(texts) and all(_TEXT.fullmatch(name_when_whole(path.name) or path.name) for path in texts)
     return written and not any(Path(path).resolve().is_relative_to(folder.resolve()) for path in files)
 
 
@@ -288,13 +307,18 @@ def _key(experiment: Experiment) -> str:
         settings["splits"] = corpus.splits
     if parts := parts_of(corpus):
         settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]
-    every = chain.from_iterable([*files.values(), *(part.files for part in parts)])
+    all_files = {**files, **{part.name: part.files for part in parts}}
+    every = chain.from_iterable(all_files.values())
+    if spreadsheets := [name for name, paths in all_files.items() if [kind_of(path) for path in paths] == ["csv"]]:
+        settings["csv"] = spreadsheets  # the same bytes in a .tsv have other pairs
     if any(kind_of(path) == "tmx" for path in every):
         settings["languages"] = languages_of(corpus)  # by which its two sides are found
     if corpus.synthetic:
         settings["synthetic"] = True  # the last of them: not a further corpus with its tag
     if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
         settings["test"] = "held out, apart from the validation set"
+    if files and corpus.splits == "given" and "valid" not in files and "test" in files:
+        settings["valid"] = "held out, apart from the test set"
     if corpus.tag is not None:
         settings["tag"] = corpus.tag
     if training.task != "translation":
@@ -438,7 +462,7 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
         num_valid=0 if has_valid else _num_held_out(corpus.held_out_valid, total),
         num_test=0 if has_test else _num_held_out(corpus.held_out_test, total),
         seed=corpus.split_seed,
-        apart_from=TextPairs(folder, "valid") if has_valid else (),
+        apart_from=TextPairs(folder, "valid") if has_valid else TextPairs(folder, "test") if has_test else (),
     )
     counts = result.counts
     for split, number in (("train", counts.train), ("valid", counts.valid), ("test", counts.test)):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from repose.config.experiment import CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, identify
+from repose.data.language import UNKNOWN, base_code, identify
 from repose.data.pairs import Pair
 from repose.data.readers import PairReader, kind_of, languages_of_files
 from repose.system.errors import ConfigError, DataError
@@ -53,15 +53,19 @@ def takes_published_test(corpus: CorpusConfig) -> bool:
 
 def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
     """Source and target language: as set, or as the corpus is used by name, or as the names of its files say."""
-    set_ones = corpus.src_lang, corpus.tgt_lang
-    if UNKNOWN not in set_ones:
-        return set_ones
+    src, tgt = corpus.src_lang, corpus.tgt_lang
     if corpus.name == PHRASEBOOK:
+        if (base_code(src), base_code(tgt)) not in product(("pt", UNKNOWN), ("en", UNKNOWN)):
+            raise ConfigError("the phrasebook is from Portuguese to English: leave corpus.src_lang and tgt_lang out")
         return "pt", "en"
+    if UNKNOWN not in (src, tgt):
+        return src, tgt
     if corpus.name is not None:
-        return corpora.describe(corpus.name).pairs[0]
+        pairs = corpora.describe(corpus.name).pairs
+        return next((pair for pair in pairs if src in (UNKNOWN, pair[0]) and tgt in (UNKNOWN, pair[1])), (src, tgt))
     named = languages_of_files([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
-    return named if set_ones == (UNKNOWN, UNKNOWN) else set_ones
+    found = named[0] if src == UNKNOWN else src, named[1] if tgt == UNKNOWN else tgt
+    return found if found[0] != found[1] else (src, tgt)  # names that the settings contradict say nothing
 
 
 def with_languages(experiment: Experiment) -> Experiment:
@@ -171,5 +175,6 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     if corpus.splits == "given":
         return check
     # Sets that are put together may have sentences in common.
-    found = [one for one in check.findings if one.kind not in (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON)]
+    in_common = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
+    found = [one for one in check.findings if one.kind not in in_common]
     return replace(check, findings=tuple(found))
