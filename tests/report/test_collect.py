@@ -357,6 +357,29 @@ def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
     assert (row[1].text, row[1].notes) == ("1", [said])
 
 
+def test_a_finished_cell_whose_folder_is_gone_is_missing(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    make_run("grid/x-s0", [2.0])
+    folder = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "done", "") for seed in (0, 1)])
+    runs = read_runs([folder])
+    gone = f"x-s1 was finished, but {tmp_path}/grid/x-s1 is gone: put it back, or run the grid again."
+    assert runs.problems == (gone,)
+    report = build(runs)
+    assert "1 missing" in report.subtitle
+    assert "1 of 2 cells is missing: x-s1 (see Runs)." in report.warnings
+
+
+def test_what_is_no_grid_is_in_the_title_and_what_is_unfinished_no_system(
+    make_run: Any, make_grid: Any, tmp_path: Path
+) -> None:
+    make_run("all/grid/x-s0", [2.0])
+    make_grid("all/grid", [("x-s0", {"system": "x"}, None, "done", "")])
+    assert read_runs([tmp_path / "all"]).title == "all/grid"
+    make_run("all/alone", [2.0], bleu=None, settings=["training.epochs=2"], preset="baseline")
+    runs = read_runs([tmp_path / "all"])
+    assert runs.title == "all"
+    assert build(runs).subtitle.startswith("1 finished run of 1 system on ")
+
+
 def test_a_cell_that_failed_before_it_recorded_anything_is_told_of_once(make_run: Any, make_grid: Any) -> None:
     cells = [(f"fr-x-s{seed}", {"corpus": "fr", "system": "x"}, None, "done", "") for seed in range(3)]
     for seed in range(3):

@@ -50,10 +50,10 @@ def test_seeds_become_mean_deviation_and_number(seeds: list[Path]) -> None:
 
 def test_the_last_and_the_best_are_each_runs_own(seeds: list[Path], tmp_path: Path) -> None:
     best = [1.5, 1.4, 2.1]
-    number = f"{statistics.fmean(best):.4g} ± {statistics.stdev(best):.2g}"
+    number = f"{statistics.fmean(best):.3f} ± {statistics.stdev(best):.3f}"
     assert table(seeds, tmp_path) == [["a (3 seeds)", "3", "2–4", "–", number]], "no mean of early and late ends"
-    assert table(seeds[:1], tmp_path, metric="tf_accuracy")[0][3:] == ["0.3846", "0.4"]
-    assert table(seeds[:1], tmp_path, metric="tokens") == [["a", "1", "4", "2400", "–"]]  # of the training alone
+    assert table(seeds[:1], tmp_path, metric="tf_accuracy")[0][3:] == ["0.385", "0.400"]
+    assert table(seeds[:1], tmp_path, metric="tokens") == [["a", "1", "4", "2,400", "–"]]  # of the training alone
 
 
 def test_a_run_that_diverged_has_no_figure_from_there_on(make_run: Any) -> None:
@@ -123,8 +123,8 @@ def test_runs_of_other_settings_are_other_curves(make_run: Any, tmp_path: Path) 
         for name, (seed, loss, rate) in rates.items()
     ]
     assert [row[:2] + row[3:4] for row in table(folders, tmp_path)] == [
-        ["slow (2 seeds)", "2", "3.5 ± 0.71"],
-        ["fast-1", "1", "2"],
+        ["slow (2 seeds)", "2", "3.500 ± 0.707"],
+        ["fast-1", "1", "2.000"],
     ]
 
 
@@ -201,7 +201,7 @@ def test_files_text_and_table(seeds: list[Path], make_run: Any, tmp_path: Path) 
     assert curve["validation"][0] == {"x": 1, "mean": pytest.approx(3.2), "deviation": pytest.approx(0.2), "n": 3}
     assert curve["runs"] == list(map(str, seeds))
     assert len(picture.header) == 5
-    assert picture.rows == [["a (3 seeds)", "3", "2–4", "–", "1.667 ± 0.38"], ["b", "1", "2", "2.4", "2.4"]]
+    assert picture.rows == [["a (3 seeds)", "3", "2–4", "–", "1.667 ± 0.379"], ["b", "1", "2", "2.400", "2.400"]]
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

@@ -240,9 +240,7 @@ def test_what_cannot_be_searched(file: Callable[..., Path], vary: str, old: str,
         first_trial()
 
 
-def test_combinations_that_cannot_stand_fail_and_the_others_are_tried(
-    file: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_combinations_that_cannot_stand_are_drawn_last_and_fail(file: Callable[..., Path], tmp_path: Path) -> None:
     """Heads' rotary positions need an even width, which is refused where the experiment is made."""
     vary = '[search.vary]\n"architecture.positions" = ["rotary", "none"]\n"architecture.head_dim" = [7, 8]\n'
     text = FILE.replace('preset = "reinforced"', 'preset = "rotary"\ntie_embeddings = "none"')
@@ -250,8 +248,23 @@ def test_combinations_that_cannot_stand_fail_and_the_others_are_tried(
     assert found.example().architecture.head_dim == 8
     assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
     trials = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out").trials
-    assert [t.settings for t in trials if t.state == "failed"] == [{"positions": "rotary", "head_dim": "7"}]
-    assert "even head_dim" in next(t.message for t in trials if t.state == "failed")
+    assert [t.state == "failed" for t in trials] == [False, False, False, True]
+    assert trials[-1].settings == {"positions": "rotary", "head_dim": "7"}
+    assert "even head_dim" in trials[-1].message
+    report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
+    assert result.sentences(report, tmp_path)[0].startswith("Best of 3 trials that were trained, of 4: ")
+    fewer = read_search(file(vary, text), trials=3)
+    assert searcher(fewer, tmp_path / "fewer", imitated(lambda *_: 1.0, [])).run()
+    states = [t.state for t in result.result_of(fewer, Study(fewer, tmp_path / "fewer"), tmp_path / "fewer").trials]
+    assert "failed" not in states
+
+
+def test_no_trial_is_spent_on_numbers_of_a_range_that_cannot_stand(file: Callable[..., Path], tmp_path: Path) -> None:
+    text = FILE.replace('preset = "reinforced"', 'preset = "rotary"\ntie_embeddings = "none"')
+    found = read_search(file('[search.vary]\n"architecture.head_dim" = {from = 4, to = 40}\n', text), trials=8)
+    (tmp_path / "out").mkdir()
+    study = Study(found, tmp_path / "out")
+    assert {known.values["head_dim"] % 2 for known in iter(study.take, None)} == {0}
 
 
 @pytest.mark.parametrize("objective", ["loss", "chrf"])

@@ -137,8 +137,8 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
         return CellState()
     try:
         theirs = run.config()
-    except CheckpointError:
-        return _failed(f"{run.config_file} is damaged or not of a run: move {folder} away and run the grid again")
+    except CheckpointError as error:
+        return _failed(f"{error}; or move {folder} away and run the grid again")
     if theirs.run_id != identity.run_id:
         return _failed(
             f"{folder} holds run {theirs.run_id}, which has other settings or other data than the cell's run "

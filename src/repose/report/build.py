@@ -77,7 +77,8 @@ def _present(*tables: Table | None) -> tuple[Table, ...]:
 def _subtitle(runs: RunSet) -> str:
     """Which runs, of when, with which versions."""
     done, absent = sum(run.done for run in runs.runs), [one.why for one in runs.absent]
-    parts = [f"{counted(done, 'finished run')} of {counted(len(runs.groups), 'system')} on {', '.join(runs.corpora)}"]
+    systems = len({run.group for run in runs.runs if run.done})
+    parts = [f"{counted(done, 'finished run')} of {counted(systems, 'system')} on {', '.join(runs.corpora)}"]
     parts[0] += "".join(f", {absent.count(why)} {why}" for why in sorted(set(absent)))
     dates = sorted(filter(None, (_finished(run) for run in runs.runs)))
     if dates:
@@ -121,7 +122,7 @@ def _absent(runs: RunSet) -> list[str]:
     """Which runs failed, are left out or have not finished."""
     of = counted(len(runs.runs) + len(runs.missing), "cell" if all(run.labels for run in runs.runs) else "run")
     sentences = []
-    for why, verb in (("failed", ""), ("left out", "is "), ("unfinished", "is ")):
+    for why, verb in (("failed", ""), ("left out", "is "), ("missing", "is "), ("unfinished", "is ")):
         names = [one.name for one in runs.absent if one.why == why]
         if names:
             are = verb if len(names) == 1 else verb.replace("is", "are")

@@ -106,7 +106,7 @@ class Absent:
     name: str
     group: str
     corpus: str
-    why: Literal["failed", "left out", "unfinished"]
+    why: Literal["failed", "left out", "missing", "unfinished"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     before = NamesBefore([*named[_first_with_baseline(hints, read)], *named], runs)
     found, twins = find_baseline(baseline, hints, runs, before, problems)
     return RunSet(
-        title=title or ", ".join(grid.name for _, grid in grids) or _title(paths),
+        title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
         runs=tuple(runs),
         baseline=found,
         twins=twins,
@@ -374,8 +374,13 @@ def _of_grid(
             problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}.")
             absent = replace(absent, why="failed")
         if not RunFolder(folder).exists or not RunFolder(folder).has_records:
-            waiting += [] if failed else [cell.name]
-            missing.append((place, cell, absent if failed else replace(absent, why="unfinished")))
+            if cell.status == CellStatus.DONE:
+                problems.append(f"{cell.name} was finished, but {folder} is gone: put it back, or run the grid again.")
+                absent = replace(absent, why="missing")
+            elif not failed:
+                waiting.append(cell.name)
+                absent = replace(absent, why="unfinished")
+            missing.append((place, cell, absent))
             continue
         try:
             run = read_run(folder, cell, place)

@@ -62,25 +62,24 @@ class ComparedSystem:
         found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
         return [value for value in found if value is not None]
 
-    @property
-    def greedy_scores(self) -> "ComparedSystem | None":
-        """The system by its greedy scores alone; None where a run has none, or no others were made."""
+    def by_greedy(self, reasons: dict[str, list[str]]) -> "ComparedSystem | None":
+        """The system by the greedy translations of those runs that have scores of them; None where none has, or no
+        others were made. `reasons` gets the names of the runs that are not scored or not counted, by the reason."""
         if all(decoding_of(run) == GREEDY for run in self.runs):
             return None
-        scored = all(score(run, GREEDY, "bleu") is not None for run in self.runs)
-        return replace(self, counts=(None,) * len(self.runs), decoding=GREEDY) if scored else None
-
-    @property
-    def greedy(self) -> "ComparedSystem | None":
-        """The system by its greedy translations; None where some cannot be counted, or no others were made."""
-        scored = self.greedy_scores
-        if scored is None:
-            return None
-        try:
-            counts = tuple(statistics_of(run, GREEDY) for run in self.runs)
-        except (ReposeError, KeyError):
-            return None
-        return replace(scored, counts=counts)
+        runs: list[ReportRun] = []
+        counts: list[SentenceStatistics | None] = []
+        for run in self.runs:
+            if score(run, GREEDY, "bleu") is None:
+                reasons.setdefault("it has no scores of greedy translations", []).append(run.name)
+                continue
+            runs.append(run)
+            try:
+                counts.append(statistics_of(run, GREEDY))
+            except ReposeError as error:
+                reasons.setdefault(str(error), []).append(run.name)
+                counts.append(None)
+        return replace(self, runs=tuple(runs), counts=tuple(counts), decoding=GREEDY) if runs else None
 
 
 @dataclass(frozen=True)

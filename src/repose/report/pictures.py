@@ -6,7 +6,6 @@
 import dataclasses
 import math
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -417,11 +416,6 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     ends = sorted({max(run) for run in points})
     last_x = _place(ends[0]) if len(ends) == 1 else f"{_place(ends[0])}–{_place(ends[-1])}"
     last = [run[max(run)] for run in points] if len(ends) == 1 else []  # no mean of early and of late ones
-    return [f"{len(points)}", last_x, _with_deviation(last), _with_deviation(best)]
-
-
-def _with_deviation(values: Sequence[float]) -> str:
-    if not values:
-        return tables.NONE
-    mean = f"{statistics.fmean(values):.4g}"
-    return f"{mean} ± {statistics.stdev(values):.2g}" if len(values) > 1 else mean
+    digits = 0 if max(last + best, default=0.0) >= 1000 else 1 if "bleu" in metric or "chrf" in metric else 3
+    shown = [tables.NONE if (found := tables.spread(x)) is None else tables.shown(found, digits) for x in (last, best)]
+    return [f"{len(points)}", last_x, *shown]

@@ -150,26 +150,26 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_sentences(by_chrf, "chrf", []))
     if any(of_seeds(_sides(by_chrf, "chrf"))):
         tables.append(_over_seeds(by_chrf, [], "chrf"))
-    if greedy := _greedy(counted):
-        tables.append(_over_sentences(greedy, "bleu", [], name="significance-greedy"))
-    scored = _paired([(pair.system.greedy_scores, pair.other.greedy_scores) for pair in pairs])
-    if any(of_seeds(_sides(scored, "bleu"))):
-        tables.append(_over_seeds(scored, []))
+    greedy, without = _by_greedy(pairs)
+    if by_text := [
+        Pair(p.system.counted, p.other.counted) for p in greedy if p.system.statistics and p.other.statistics
+    ]:
+        tables.append(_over_sentences(by_text, "bleu", without, name="significance-greedy"))
+    if any(of_seeds(_sides(greedy, "bleu"))):
+        tables.append(_over_seeds(greedy, without if not by_text else []))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
     small = frozenset(small_of(sizes))
     return (*(replace(table, small_sets=small) for table in tables), *others)
 
 
-def _greedy(pairs: Sequence[Pair]) -> list[Pair]:
-    """The same pairs by greedy translations, those that can be."""
-    systems = {id(one): one.greedy for pair in pairs for one in (pair.system, pair.other)}
-    return _paired([(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs])
-
-
-def _paired(found: Sequence[tuple[ComparedSystem | None, ComparedSystem | None]]) -> list[Pair]:
-    """Those of which there are both."""
-    return [Pair(system, other) for system, other in found if system is not None and other is not None]
+def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
+    """The same pairs by greedy translations, those of which both have some; and which runs are left out, and why."""
+    reasons: dict[str, list[str]] = {}
+    every = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
+    systems = {key: one.by_greedy(reasons) for key, one in every.items()}
+    both = [(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs]
+    return [Pair(a, b) for a, b in both if a is not None and b is not None], left_out(reasons)
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:

@@ -220,4 +220,4 @@ def _shown(value: Hashable) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

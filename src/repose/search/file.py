@@ -131,6 +131,14 @@ class Search:
         _check_looks_back(found, self)
         return replace(found, training=_without_patience(found.training, self))
 
+    def stand(self, values: Mapping[str, Value]) -> bool:
+        """Whether settings can stand together."""
+        try:
+            self.experiment(values)
+        except ConfigError:
+            return False
+        return True
+
     def example(self) -> Experiment:
         """The training of the first combination that can stand. Raises ConfigError where none of many can."""
         return next(self._standing())

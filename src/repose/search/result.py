@@ -170,9 +170,10 @@ def sentences(result: Result, folder: Path) -> list[str]:
     if (best := result.best) is not None:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
         figure = best.rungs[result.rungs[-1]]
-        found.append(
-            f"Best of {counted(len(result.trials), 'trial')}: {settings}, with {_NAMES[result.objective]} {figure:.4g}."
-        )
+        trained = sum(bool(trial.rungs) for trial in result.trials)
+        others = f" that were trained, of {len(result.trials)}" * (trained < len(result.trials))
+        of = f"Best of {counted(trained, 'trial')}{others}"
+        found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
         found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: {command}")

@@ -147,7 +147,8 @@ class Study:
             return self._known(self._trials()[number])
 
     def _drawn(self, trials: "list[optuna.trial.FrozenTrial]", distributions: Mapping[str, Any]) -> dict[str, Value]:
-        """The values of the next trial; those of none before, unless ranges have hardly any others left.
+        """The values of the next trial, which can stand together; those of none before, unless ranges have hardly any
+        others left.
 
         They depend on the seed and the trials before alone.
         """
@@ -160,14 +161,15 @@ class Study:
             study.add_trials(trials)
             for _ in range(_MOST_DRAWN):
                 values: dict[str, Value] = study.ask(dict(distributions)).params
-                if search.shown(values) not in tried:
+                if search.shown(values) not in tried and search.stand(values):
                     return values
             if not can_be_listed:
                 return values
         assert combinations is not None
         order = random.Random(search.seed).sample(range(combinations), combinations)
         listed = (_combination(search, index) for index in order)
-        return next(values for values in listed if search.shown(values) not in tried)
+        left = [values for values in listed if search.shown(values) not in tried]
+        return next(filter(search.stand, left), left[0])  # what cannot be is told, where there is nothing else
 
     def goes_on(self, number: int, epochs: int, figure: float, spent: Spent) -> bool:
         """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.

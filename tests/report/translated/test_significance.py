@@ -347,6 +347,24 @@ def test_a_remark_stands_once(made: Any) -> None:
     assert sum("no baseline is named" in key for key in keys) == 1
 
 
+def test_a_run_without_greedy_translations_is_left_out_alone(made: Any) -> None:
+    folders = [made.add(system, seed=seed) for system in ("base", "good") for seed in (0, 1)]
+    (folders[0] / "hypotheses" / "test.greedy.txt").unlink()
+    found = tables(made, "base")
+    greedy = found["significance-greedy"]
+    assert names(greedy) == names(found["significance"]) == [("good", "base")]
+    assert (column(greedy, "seeds"), column(greedy, "seeds (against)")) == ([2], [1])
+    (said,) = greedy.remarks
+    assert said.startswith(f"Left out of the tests: {folders[0].name}; ")
+    assert column(found["significance"], "seeds (against)") == [2]
+    scores = json.loads((folders[1] / "scores.test.json").read_text())
+    del scores["decoded"]["greedy"]
+    (folders[1] / "scores.test.json").write_text(json.dumps(scores))
+    found = tables(made, "base")
+    assert "significance-greedy" not in found, "nothing of base is left to resample"
+    assert "seeds-greedy" not in found
+
+
 def test_greedy_scores_are_tested_over_seeds() -> None:
     """The intervals and p of docs/findings.md, 3.1."""
     results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
