@@ -36,6 +36,8 @@ def test_long_sentences_are_told_with_certainty() -> None:
         (["old.de-en.tmx", "new.de-fr.tmx"], ("src", "tgt"), ("und", "und")),
         (["0.parquet", "1.parquet", "2.parquet"], ("translation.fr", "translation.br"), ("fr", "br")),
         (["x.parquet"], ("translation.fr", "translation.br"), ("fr", "br")),
+        (["x.csv"], ("Breton", "french"), ("br", "fr")),
+        (["x.csv"], ("Breton", "comment"), ("und", "und")),
         (["en_to_de.tsv"], ("src", "tgt"), ("en", "de")),
         (["ted.en-to-de.tsv"], ("src", "tgt"), ("en", "de")),
         (["ted_en_de.tsv"], ("src", "tgt"), ("en", "de")),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 
 from repose.data import readers
-from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, write_pairs
+from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, languages_of_files, write_pairs
 from repose.system.errors import ConfigError, DataError, WriteError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
@@ -503,7 +503,7 @@ def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
 def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")
     number = f"a.tsv, line 1: {line.count(chr(9)) + 1} columns instead of 2"
-    fails([tmp_path / "a.tsv"], number, "cut out source and target", "other names", "--set corpus.src_field=")
+    fails([tmp_path / "a.tsv"], number, "cut out source and target", "other names", "--src-field")
 
 
 def test_tsv_with_a_header(tmp_path):
@@ -515,13 +515,36 @@ def test_tsv_with_a_header(tmp_path):
     assert read([tmp_path / "b.tsv"], src_field="en", tgt_field="de")[0] == [("b", "a")]
     (tmp_path / "c.tsv").write_text('Tgt\t"SRC" \na\tb\n', encoding="utf-8")
     assert read([tmp_path / "c.tsv"])[0] == [("b", "a")], "as spreadsheets write names"
-    assert read([tmp_path / "b.tsv"])[0] == [("de", "en"), ("a", "b")]  # no header, for all that can be known
+    found, counts = read([tmp_path / "b.tsv"])
+    assert (found, counts.columns) == ([("a", "b")], ("de", "en")), "languages are no pair"
     for fields in ({"src_field": "en"}, {"tgt_field": "en"}):  # of two names one is there: it is no pair to train on
         fails([tmp_path / "b.tsv"], "b.tsv, line 1", "there is no field", "present: 'de', 'en'", **fields)
     (tmp_path / "c.tsv").write_text("src\ttgt\tid\na\tb\n", encoding="utf-8")
     fails(
         [tmp_path / "c.tsv"], "the only pair in", "c.tsv cannot be used (", "fewer than 3 columns, first on line 2: 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "languages"),
+    [
+        ("a.csv", "Galician;English", ("gl", "en")),
+        ("a.tsv", '"pt-BR"\t EN', ("pt-BR", "EN")),
+        ("a.csv", "Source,Target", ("und", "und")),
+        ("a.tsv", "Original\tÜbersetzung", ("und", "und")),
+    ],
+)
+def test_a_first_line_of_languages_or_of_words_for_the_sides_is_no_pair(tmp_path, name, first, languages):
+    separator = next(mark for mark in ";\t," if mark in first)
+    (tmp_path / name).write_text(f"{first}\na{separator}b\n", encoding="utf-8")
+    assert read([tmp_path / name])[0] == [("a", "b")]
+    assert languages_of_files([tmp_path / name], ("src", "tgt")) == languages
+    fails([tmp_path / name], "there is no field 'x'", src_field="x", tgt_field="y")
+
+
+def test_two_alike_in_a_first_line_are_a_pair(tmp_path):
+    (tmp_path / "a.tsv").write_text("no\tno\na\tb\n", encoding="utf-8")
+    assert read([tmp_path / "a.tsv"])[0] == [("no", "no"), ("a", "b")]
 
 
 @pytest.mark.parametrize(("ending", "separator"), [("tsv", "\t"), ("csv", ",")])

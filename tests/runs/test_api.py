@@ -60,19 +60,21 @@ def test_trained_measured_and_used(
 ) -> None:
     monkeypatch.setattr("repose.runs.arguments.multiplies_in_bf16", lambda: True)
     said: list[str] = []
-    first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=corpus)
+    test = corpus.with_name("test.tsv")
+    test.write_text("".join(corpus.read_text(encoding="utf-8").splitlines(keepends=True)[-8:]), encoding="utf-8")
+    first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=test)
     assert (first.outcome.status, first.scores) == ("stopped", None)
     assert any("the recipe little-data" in sentence for sentence in said)
     assert any("training.precision=bf16" in sentence for sentence in said)
-    result = train(str(corpus), tmp_path / "run", test=[str(corpus)])
+    result = train(str(corpus), tmp_path / "run", test=[str(test)])
     assert result.outcome.status == "done"
     assert result.scores is not None
     assert capsys.readouterr() == ("", "")
     scores = repose.evaluate(tmp_path / "run", say=quiet)
     assert scores["decoded"] == result.scores["decoded"]
-    of_files = repose.evaluate(str(tmp_path / "run" / "model"), corpus, beam_sizes=[1], out=tmp_path / "scores")
+    of_files = repose.evaluate(str(tmp_path / "run" / "model"), test, beam_sizes=[1], out=tmp_path / "scores")
     assert of_files["decoded"]["greedy"] == scores["decoded"]["greedy"]
-    assert (tmp_path / "scores" / "scores.pairs.json").exists()
+    assert (tmp_path / "scores" / "scores.test.json").exists()
     assert len(repose.load(tmp_path / "run").translate(["red blue one two"])) == 1
 
 

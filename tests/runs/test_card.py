@@ -151,7 +151,8 @@ def test_languages_are_codes_for_the_hub_and_names_for_people(
 ) -> None:
     huggingface_hub = pytest.importorskip("huggingface_hub")
     config = run.config()
-    corpus = replace(config.experiment.corpus, src_lang=codes[0], tgt_lang=codes[1])
+    files = ("a.src", "a.tgt")  # whose names do not say it
+    corpus = replace(config.experiment.corpus, train=files, src_lang=codes[0], tgt_lang=codes[1])
     text = card(replace(config, experiment=replace(config.experiment, corpus=corpus)))
     assert line in text.splitlines()
     assert title in text

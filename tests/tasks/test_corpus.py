@@ -577,12 +577,16 @@ def test_it_is_said_which_way_a_model_will_translate(tmp_path: Path) -> None:
         Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (tmp_path / "c.csv").write_text("".join(f'"{tgt}";"{src}"\n' for src, tgt in pairs), encoding="utf-8")
     said = []
-    for train in (files, (str(tmp_path / "c.csv"),)):
+    rows = (tmp_path / "c.csv").read_text(encoding="utf-8")
+    (tmp_path / "d.csv").write_text(f"English;Portuguese\n{rows}", encoding="utf-8")
+    for train in (files, (str(tmp_path / "c.csv"),), (str(tmp_path / "d.csv"),)):
         experiment = Experiment(corpus=CorpusConfig(train=train), tokenizer=TokenizerConfig(kind="wordlevel"))
         said.append(direction_of(experiment, prepare_corpus(experiment).check))
     assert said == [
         "the model learns to translate pt (c.pt) to en (c.en)",
-        "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected)",
+        "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected); to keep "
+        "its languages with the model, as serving needs, begin anew and set corpus.src_lang=en and corpus.tgt_lang=pt",
+        "the model learns to translate en (column English of d.csv) to pt (column Portuguese of d.csv)",
     ]
 
 
@@ -600,7 +604,10 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
         (found,) = (one for one in get_task("translation").data_record(data).findings if one["kind"] == "repeated")
         assert found == {"kind": "repeated", "split": "train", "count": 40, "of": 80, "line": 41}
     direction = direction_of(experiment, data.check)
-    assert direction == "the model learns to translate column 1 of train.tsv to column 2 of train.tsv"
+    assert direction is not None
+    columns = "column 1 of train.tsv to column 2 of train.tsv"
+    assert direction.startswith(f"the model learns to translate {columns}; to keep ")
+    assert direction.endswith(" and set corpus.src_lang and corpus.tgt_lang")
     (data.folder / "check.json").unlink()
     assert data.check.findings == ()  # a folder of an earlier version
 

@@ -5,7 +5,20 @@ from itertools import groupby
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from repose.cli.corpus_options import Config, Files, Overrides, Synthetic, Test, Valid, given_settings
+from repose.cli.corpus_options import (
+    Config,
+    Files,
+    Overrides,
+    SrcField,
+    SrcLang,
+    Synthetic,
+    Test,
+    TgtField,
+    TgtLang,
+    Valid,
+    given_settings,
+    sides,
+)
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, shortened, show
 
@@ -19,6 +32,10 @@ def check(
     config: Config = None,
     valid: Valid = None,
     test: Test = None,
+    src_field: SrcField = None,
+    tgt_field: TgtField = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     synthetic: Synthetic = None,
     overrides: Overrides = None,
 ) -> None:
@@ -32,7 +49,7 @@ def check(
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
-    given = [*sets, *(overrides or [])]
+    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
     experiment = loaded_experiment(files, config, None, given, synthetic=synthetic, by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")

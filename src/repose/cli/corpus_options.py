@@ -31,6 +31,12 @@ Valid = Annotated[
     Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
 ]
 Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
+SrcField = Annotated[
+    str | None, Option(help="What sources are called in a file of pairs: a column, a field, a memory's language.")
+]
+TgtField = Annotated[str | None, Option(help="What targets are called there.")]
+SrcLang = Annotated[str | None, Option(help="Code of the source language, such as pt, where names do not say it.")]
+TgtLang = Annotated[str | None, Option(help="Code of the target language.")]
 Synthetic = Annotated[
     tuple[Path, Path] | None,
     Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
@@ -64,6 +70,12 @@ class WithFiles(TyperCommand):
                         f"{arg}={first} {arg}={given[0]} where it does"
                     )
         return super().parse_args(ctx, written)
+
+
+def sides(src_field: str | None, tgt_field: str | None, src_lang: str | None, tgt_lang: str | None) -> list[str]:
+    """What is said of source and target, as `given_settings`."""
+    given = {"src_field": src_field, "tgt_field": tgt_field, "src_lang": src_lang, "tgt_lang": tgt_lang}
+    return given_settings(**{f"corpus__{name}": value for name, value in given.items()})
 
 
 def given_settings(**given: Any) -> list[str]:

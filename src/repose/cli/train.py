@@ -12,10 +12,15 @@ from repose.cli.corpus_options import (
     Files,
     Overrides,
     PresetName,
+    SrcField,
+    SrcLang,
     Synthetic,
     Test,
+    TgtField,
+    TgtLang,
     Valid,
     given_settings,
+    sides,
 )
 from repose.cli.options import TrainingDevice
 from repose.system.errors import ConfigError
@@ -40,6 +45,10 @@ def train(
     preset: PresetName = None,
     valid: Valid = None,
     test: Test = None,
+    src_field: SrcField = None,
+    tgt_field: TgtField = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     epochs: Epochs = None,
     minutes: Minutes = None,
     overrides: Overrides = None,
@@ -72,6 +81,7 @@ def train(
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
+    plain += sides(src_field, tgt_field, src_lang, tgt_lang)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
     _refuse_twice(plain, overrides or [])
     loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
@@ -143,6 +153,10 @@ def init(
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
+    src_field: SrcField = None,
+    tgt_field: TgtField = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     overrides: Overrides = None,
     out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("repose.toml"),
 ) -> None:
@@ -151,7 +165,8 @@ def init(
     from repose.data.lines import check_file
     from repose.runs.arguments import loaded_experiment
 
-    loaded = loaded_experiment(files, config, preset, overrides)
+    plain = sides(src_field, tgt_field, src_lang, tgt_lang)
+    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])])
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
         check_file(Path(path))
     folder = Path(os.path.abspath(out)).parent  # noqa: PTH100  # without "..", and no link followed
@@ -166,6 +181,10 @@ def prepare(
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
+    src_field: SrcField = None,
+    tgt_field: TgtField = None,
+    src_lang: SrcLang = None,
+    tgt_lang: TgtLang = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
@@ -175,7 +194,8 @@ def prepare(
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    loaded = loaded_experiment(files, config, preset, overrides)
+    plain = sides(src_field, tgt_field, src_lang, tgt_lang)
+    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])])
     workers = available_cores() if workers is None else workers
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
 

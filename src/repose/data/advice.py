@@ -85,8 +85,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
-        "It is read as a pair: delete it, or of a TSV or CSV file give both names with --set corpus.src_field=... and "
-        "corpus.tgt_field=...",
+        "It is read as a pair: delete it.",
     ),
     Kind.REPEATED: (
         "Repetitions of an earlier pair",
@@ -125,8 +124,8 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
     if finding.kind is Kind.UNUSABLE and finding.places == "unit":
         return (
-            "Nothing, where a unit is not translated yet; for texts in another language, name it with "
-            "--set corpus.src_field=... and corpus.tgt_field=..."
+            "Nothing, where a unit is not translated yet; for texts in another language, name it with --src-field and "
+            "--tgt-field."
         )
     return _SENTENCES[finding.kind][1]
 

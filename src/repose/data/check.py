@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
-from repose.data.language import UNKNOWN, base_code, names_language
+from repose.data.language import UNKNOWN, base_code
 from repose.data.pairs import SIDES, Side
 from repose.data.readers import PairReader, UnequalLinesError
-from repose.data.tables import plain_name
+from repose.data.tables import names_columns
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]
@@ -148,26 +148,6 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
-
-
-_SIDES = (
-    *({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"}, {"source", "translation"}),
-    *({"original", other} for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
-    *(
-        {"quelle", "ziel"},
-        {"ausgangstext", "zieltext"},
-        {"source", "cible"},
-        {"origen", "destino"},
-        {"origem", "destino"},
-    ),
-)
-"""Other names of two columns."""
-
-
-def names_columns(pair: tuple[str, str]) -> bool:
-    """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
-    src, tgt = map(plain_name, pair)
-    return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:

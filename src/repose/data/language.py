@@ -94,21 +94,27 @@ def names_language(text: str) -> bool:
     return (_CODE.fullmatch(text) is not None and is_language(text)) or text.casefold() in _english_names()
 
 
+def code_of(text: str) -> str:
+    """The code of a language by its English name; another text as it is."""
+    return _english_names().get(text.casefold(), text)
+
+
 @cache
-def _english_names() -> frozenset[str]:
-    return frozenset(name.casefold() for name in _names().values())
+def _english_names() -> dict[str, str]:
+    return {name.casefold(): code for code, name in reversed(_names().items())}
 
 
 def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tuple[str, str]:
     """Source and target language as a corpus's files are named, or its two fields; "und" where that does not say it.
 
     Two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv" or several such of one pair, fields "pt"
-    and "en" or "translation.pt". Names of which only one is a code say nothing: they might mean something else.
+    and "en", "Portuguese" and "English" or "translation.pt". Names of which only one is a code say nothing: they might
+    mean something else.
     """
     guesses: list[tuple[str, ...]] = []
     if len(files) == 2:
         guesses.append(tuple(_unpacked(path).rpartition(".")[2] for path in files))
-    guesses.append(tuple(field.rpartition(".")[2] for field in fields))
+    guesses.append(tuple(code_of(field.rpartition(".")[2]) for field in fields))
     pairs = {match.groups() if (match := _PAIR.search(_stem(path))) else None for path in files}
     guesses += [pair for pair in pairs if pair is not None and len(pairs) == 1]
     for src, tgt in guesses:

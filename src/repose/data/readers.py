@@ -14,7 +14,7 @@ from typing import Any
 from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
 from repose.data.lines import AS_TEXT, LineReader, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
-from repose.data.tables import csv_pairs, no_field, note_lines, tsv_pairs
+from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import replacing_file
@@ -38,7 +38,6 @@ _SUFFIXES = {
     ".parquet": "parquet",
     ".tmx": "tmx",
 }
-_FIELDS = ("src", "tgt")
 
 _PACKED = (".gz", ".xz")
 _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
@@ -64,8 +63,8 @@ class PairReader:
         self,
         files: Sequence[Path],
         *,
-        src_field: str = _FIELDS[0],
-        tgt_field: str = _FIELDS[1],
+        src_field: str = FIELDS[0],
+        tgt_field: str = FIELDS[1],
         languages: Pair = (UNKNOWN, UNKNOWN),
     ) -> None:
         self.files = tuple(files)
@@ -99,15 +98,23 @@ class PairReader:
                 src, tgt = (str(path) for path in self.files)
                 return (src, tgt) if self.files[0].name == self.files[1].name else (of, self.files[1].name)
             case "tsv" | "csv":
-                counts, pairs_of = Counts(), {"tsv": tsv_pairs, "csv": csv_pairs}[self._format]
-                next(pairs_of(self.files[0], self._fields, counts), None)  # by which the first line is known
-                what, names = "column", counts.columns or self._fields
+                what, names = "column", self.columns
             case "tmx":
                 return (of + f" and {more} more" * bool(more),) * 2
             case _:
                 what, names = "field", self._fields
         src, tgt = (f"{what} {name} of {of}" + f" and {more} more" * bool(more) for name in names)
         return src, tgt
+
+    @property
+    def columns(self) -> Pair:
+        """What source and target are called in the first line of a TSV or CSV file, or else their numbers; of other
+        files, what they are called. Raises DataError."""
+        if self._format not in ("tsv", "csv"):
+            return self._fields
+        counts, pairs_of = Counts(), {"tsv": tsv_pairs, "csv": csv_pairs}[self._format]
+        next(pairs_of(self.files[0], self._fields, counts), None)  # by which the first line is known
+        return counts.columns or self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():
@@ -267,16 +274,29 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
 
 
 def languages_of_files(files: Sequence[Path], fields: Pair) -> Pair:
-    """Source and target language as names say, of files or fields (`languages_in_names`), or else a TMX file itself;
-    "und" where nothing does."""
+    """Source and target language as names say, of files or fields (`languages_in_names`), or else what TMX, CSV and TSV
+    files say themselves; "und" where nothing does."""
     named = languages_in_names(files, fields)
-    if UNKNOWN not in named or not files or kind_of(files[0]) != "tmx":
+    if UNKNOWN not in named or not files or kind_of(files[0]) not in ("tmx", "csv", "tsv"):
         return named
+    if kind_of(files[0]) != "tmx":
+        return _languages_of_columns(files, fields)
     try:
         src, tgt = languages_of_memory(files[0], _named_languages(fields, named))
     except DataError:  # as reading the file will say
         return named
     return (src, tgt) if base_code(src) == base_code(tgt) else (base_code(src), base_code(tgt))
+
+
+def _languages_of_columns(files: Sequence[Path], fields: Pair) -> Pair:
+    """Those that the first line of a table names its columns by."""
+    try:
+        reader = PairReader(files, src_field=fields[0], tgt_field=fields[1])
+        columns = reader.columns
+    except (ConfigError, DataError):  # as reading the file will say
+        return UNKNOWN, UNKNOWN
+    src, tgt = (name.strip().strip('"').strip() for name in columns)  # as spreadsheets write them
+    return languages_in_names((), (src, tgt))
 
 
 def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
@@ -288,7 +308,7 @@ def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
             return field
         return None if language == UNKNOWN else language
 
-    return tuple(named(*side) for side in zip(fields, _FIELDS, languages, strict=True))
+    return tuple(named(*side) for side in zip(fields, FIELDS, languages, strict=True))
 
 
 def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:

@@ -106,8 +106,8 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
     if num_eligible < wanted:
         raise DataError(
             f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only {num_eligible:,} different "
-            "ones share neither source nor target with another or with the validation set: hold out fewer or name "
-            "validation and test files"
+            "ones share neither source nor target with another or with the files of the other set: hold out fewer or "
+            "name validation and test files"
         )
 
 

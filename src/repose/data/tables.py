@@ -8,14 +8,14 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from repose.data.language import names_language
 from repose.data.lines import LineReader
-from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Row
+from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Pair, Row
 from repose.system.errors import DataError
 from repose.system.terminal import quoted
 
 NAME_BOTH = (
-    "name both sides with --set corpus.src_field=... and corpus.tgt_field=..., or in `evaluate` and `score-corpus` "
-    "with --src-field and --tgt-field"
+    "name both sides, with --src-field and --tgt-field, or with corpus.src_field and corpus.tgt_field among settings"
 )
 
 _BY_TABS = (".tsv", ".tab")
@@ -27,6 +27,8 @@ _RETURN = "\ufdd0"
 """In the place of a carriage return, by which csv would end a row: Unicode keeps it free."""
 csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_BYTES))
 
+FIELDS = ("src", "tgt")
+"""What source and target are called where nobody says otherwise."""
 TWO_COLUMNS = (0, 1, 2)
 """`table_columns` where no first line names them."""
 
@@ -34,13 +36,17 @@ TWO_COLUMNS = (0, 1, 2)
 def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
     """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
 
+    Names are the two fields', or those of two languages, or words for source and target where there is nothing else.
     Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     if src in names and tgt in names:
         if twice := [name for name in (src, tgt) if names.count(name) > 1]:
             raise DataError(f"{path}, line 1: several columns are called {twice[0]!r}: rename all but one")
         return (names.index(src), names.index(tgt), len(names)), True
-    if (absent := _absent(fields, first)) != [*fields]:
+    are_names = len(first) == 2 and names_columns((first[0], first[1]))
+    if are_names and tuple(fields) == FIELDS:
+        return TWO_COLUMNS, True
+    if (absent := _absent(fields, first)) != [*fields] or are_names:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
     if len(first) > 2:
         cut = f" (columns 1 and {len(first)}: `cut -f1,{len(first)} {quoted(path)} > pairs.tsv`)"
@@ -51,6 +57,26 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
             f"by other names, {NAME_BOTH}"
         )
     return TWO_COLUMNS, False
+
+
+_SIDES = (
+    *({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"}, {"source", "translation"}),
+    *({"original", other} for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
+    *(
+        {"quelle", "ziel"},
+        {"ausgangstext", "zieltext"},
+        {"source", "cible"},
+        {"origen", "destino"},
+        {"origem", "destino"},
+    ),
+)
+"""Other names of two columns."""
+
+
+def names_columns(pair: Pair) -> bool:
+    """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
+    src, tgt = map(plain_name, pair)
+    return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
 
 
 def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:

@@ -35,10 +35,7 @@ _BEGUN = re.compile(rb"&#?\w{0,12}\Z")
 """A reference that the next block ends."""
 _HOLE = "\0"
 """In a segment, until it is whole: where a code stood alone."""
-_NAME_BOTH = (
-    'say which are source and target ("en" is "en-US", too) with --set corpus.src_field=... and corpus.tgt_field=..., '
-    "or in `evaluate` with --src-field and --tgt-field"
-)
+_NAME_BOTH = 'say which are source and target ("en" is "en-US", too), with --src-field and --tgt-field'
 
 Unit = dict[str, str]
 """Text by the code of its language, as it is written."""

@@ -197,11 +197,17 @@ def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
     corpus = experiment.corpus
     if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
         return None
+    sides = sides_of(corpus, check.detected)
     src, tgt = (
         side.place if side.language == UNKNOWN else f"{side.language} ({side.place}{', detected' * side.is_detected})"
-        for side in sides_of(corpus, check.detected)
+        for side in sides
     )
-    return f"the model learns to translate {src} to {tgt}"
+    said = f"the model learns to translate {src} to {tgt}"
+    if not any(side.is_detected or side.language == UNKNOWN for side in sides):
+        return said
+    codes = ["" if side.language == UNKNOWN else f"={side.language}" for side in sides]
+    settings = " and ".join(f"corpus.{name}{code}" for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True))
+    return f"{said}; to keep its languages with the model, as serving needs, begin anew and set {settings}"
 
 
 def _with_ready_tokenizers(experiment: Experiment) -> Experiment:

@@ -69,9 +69,9 @@ def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
 
 
 def with_languages(experiment: Experiment) -> Experiment:
-    """With the languages that a translation memory is in among the settings: the file may be elsewhere one day."""
+    """With the languages that a memory or a table states among the settings: the file may be elsewhere one day."""
     corpus = experiment.corpus
-    if not corpus.train or kind_of(Path(corpus.train[0])) != "tmx":
+    if not corpus.train or kind_of(Path(corpus.train[0])) not in ("tmx", "csv", "tsv"):
         return experiment
     src, tgt = languages_of(corpus)
     return replace(experiment, corpus=replace(corpus, src_lang=src, tgt_lang=tgt))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from repose.config.experiment import CorpusConfig
-from repose.data.check import names_columns
 from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language
 from repose.data.readers import PairReader, kind_of
+from repose.data.tables import names_columns
 from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.load import is_export, load
