@@ -6,6 +6,8 @@ import itertools
 import math
 import pickle
 import random
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -227,6 +229,8 @@ def test_a_hypothesis_that_does_not_end_has_no_row_for_it(tokenizer: Tokenizer) 
 
 
 def test_a_translator_shows_what_it_is(reversing: Translator) -> None:
+    few = reversing.translate(["ka lo"])
+    assert repr(few) == f"[Translation(text={few[0].text!r}, score={few[0].score!r}, truncated=False)]"
     said = repr(reversing)
     assert said.startswith("<repose.Translator of ")
     assert "engine='torch', precision='fp32', workers=" in said
@@ -483,3 +487,43 @@ def test_settings_out_of_range_are_refused_where_there_is_nothing_to_search(
 ) -> None:
     with pytest.raises(ConfigError, match=match):
         reversing.translate(texts, **settings)
+
+
+def test_a_model_from_a_loop_of_ones_own_is_saved_and_used_as_any_other(reversing: Translator, tmp_path: Path) -> None:
+    texts = sentences(5)
+    wanted = [one.text for one in reversing.translate(texts)]
+    reversing.save(tmp_path / "model", src_lang="pt", tgt_lang="en")
+    loaded = load(tmp_path / "model", engine="torch", device="cpu")
+    assert [one.text for one in loaded.translate(texts)] == wanted
+    assert (loaded.config["src_lang"], loaded.config["tgt_lang"]) == ("pt", "en")
+    assert loaded.beam_size == reversing.beam_size
+    assert "Translation from Portuguese to English" in (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    with torch.no_grad():
+        loaded.model.output.weight.mul_(-1)
+    loaded.save(str(tmp_path / "model"))  # in the place of the one that it came from
+    again = load(tmp_path / "model", engine="torch")
+    assert again.config["src_lang"] == "pt"
+    assert torch.equal(again.model.output.weight, loaded.model.output.weight)
+    with pytest.raises(ConfigError, match=r"src_lang should be a code such as 'pt', not 3"):
+        reversing.save(tmp_path / "other", src_lang=3)  # type: ignore[arg-type]
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").touch()
+    with pytest.raises(CheckpointError, match="something other than a model"):
+        reversing.save(tmp_path / "mine")
+
+
+def test_what_a_model_says_of_its_text_is_saved_and_its_run_is_not(reversing: Translator, tmp_path: Path) -> None:
+    config = {"run_id": "0123", "tag": None, "src_lang": "gl", "max_src_tokens": 9, "src_scripts": ["Latin"]}
+    own = Translator(reversing.model, reversing.src_tokenizer, reversing.tgt_tokenizer, config=config)
+    own.save(tmp_path / "model")
+    kept = load(tmp_path / "model", engine="torch").config
+    assert (kept["src_lang"], kept["tgt_lang"], kept["max_src_tokens"]) == ("gl", "und", 9)
+    assert "run_id" not in kept
+
+
+def test_the_example_of_a_loop_of_ones_own_runs(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples" / "own_training.py"
+    command = [sys.executable, str(example), str(tmp_path / "model"), "--updates", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert load(tmp_path / "model", engine="torch").config["src_lang"] == "pt"

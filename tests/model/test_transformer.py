@@ -418,3 +418,26 @@ def test_attention_maps_are_distributions_over_what_may_be_seen() -> None:
         assert weights.triu(1).abs().max() == 0
     for weights in maps.cross:
         assert weights[1, :, :, 3:].abs().max() == 0
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "says"),
+    [
+        (
+            torch.ones(7, dtype=torch.int64),
+            torch.ones(5, dtype=torch.int64),
+            r"src should .*torch.int64 of shape \(7,\)$",
+        ),
+        (
+            torch.ones(2, 3, dtype=torch.int64),
+            torch.ones(2, 3),
+            r"tgt should be .*, not torch.float32 of shape \(2, 3\)$",
+        ),
+        ([[2, 3]], [[2]], "src should be a tensor of int64 token ids, one row per sentence, not list$"),
+    ],
+)
+def test_what_is_no_table_of_ids_is_told(src: Any, tgt: Any, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # which tests alone have
+    model = build(Architecture(**TINY), src_vocab_size=9, tgt_vocab_size=9)
+    with pytest.raises(DataError, match=says):
+        model(src, tgt)

@@ -24,8 +24,8 @@ from repose.system.errors import ConfigError, DataError, WriteError
 from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
-from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus, text_of
-from repose.tasks.corpus_files import files_of
+from repose.tasks.corpus import CorpusData, prepare_corpus, text_of
+from repose.tasks.corpus_files import direction_of, files_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
 

@@ -53,10 +53,15 @@ PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 """Sentence pairs: so many, or, below 1, this share of all."""
 
 
+def checked_language(name: str, code: object) -> str:
+    """A language's code that is given as `name`. Raises ConfigError for what is none."""
+    if not isinstance(code, str) or not code.isprintable():
+        raise ConfigError(f"{name} should be a code such as 'pt', not {code!r}")
+    return code
+
+
 def _language(value: str, info: ValidationInfo) -> str:
-    if not value.isprintable():
-        raise ConfigError(f"corpus.{info.field_name} should be a code such as 'pt', not {value!r}")
-    return value
+    return checked_language(f"corpus.{info.field_name}", value)
 
 
 Language = Annotated[str, AfterValidator(_language)]

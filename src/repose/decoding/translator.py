@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import LENGTH_PENALTY
+from repose.config.experiment import LENGTH_PENALTY, checked_language
+from repose.data.language import UNKNOWN, names_of_pair
 from repose.data.tags import with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Engine, Forced, Precision
 from repose.decoding.ensemble import Ensemble
-from repose.decoding.options import DEFAULTS, SearchOptions, checked_settings
+from repose.decoding.options import DEFAULTS, SETTINGS, SearchOptions, checked_settings
 from repose.decoding.pool import Pool
 from repose.decoding.sampling import Sampling, checked
 from repose.decoding.search import TokenHypothesis
@@ -25,6 +26,7 @@ from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
+from repose.system.files import checked_path
 from repose.system.numbers import is_whole
 from repose.system.token_ids import END, PAD, START
 
@@ -39,6 +41,11 @@ MODEL_KIND = ModelKind(
     lambda architecture, config: _transformer(architecture, config),
 )
 """Model directories that can be translated with."""
+_OF_THE_TEXT = (
+    *("src_lang", "tgt_lang", "tag", "synthetic_tag", "max_src_tokens", "split_src_tokens", "src_scripts"),
+    "src_normalization",
+)
+"""What config.json says of the text that a model was trained on."""
 LOOKS_AHEAD = (
     "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
     "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
@@ -50,7 +57,7 @@ class Hypothesis:
     """One translation of a sentence."""
 
     text: str
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...] = field(repr=False)
     """Target tokens, without START and END, as the vocabulary has them; `Translator.labels` makes text to read."""
     score: float
     """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.force` gives for these
@@ -69,9 +76,9 @@ class Translation:
     """The best hypothesis. Empty for a blank sentence."""
     score: float
     """Its score, in nats."""
-    hypotheses: tuple[Hypothesis, ...]
+    hypotheses: tuple[Hypothesis, ...] = field(repr=False)
     """The best ones, best first; none for a blank sentence."""
-    src_tokens: tuple[str, ...]
+    src_tokens: tuple[str, ...] = field(repr=False)
     """Source tokens as the model read them, START and END included."""
     truncated: bool
     """Whether the source was cut at the model's longest length."""
@@ -120,6 +127,7 @@ class Translator:
         """What computes: the model itself, or graphs that were exported from it."""
         self.config = config or {}
         """config.json of the model directory, if it came from one: run id, versions, languages."""
+        self._tokenizers = src_tokenizer, tgt_tokenizer
         self.src_tokenizer = directory.source_tokenizer(src_tokenizer, self.config)
         self.tgt_tokenizer = tgt_tokenizer
         settings = checked_settings(
@@ -193,6 +201,32 @@ class Translator:
                 raise CheckpointError(f"{self.folder} was replaced since it was read: load it again")
             self._model = loaded.model
         return self._model
+
+    def save(self, folder: str | Path, *, src_lang: str | None = None, tgt_lang: str | None = None) -> None:
+        """Write a model directory, as a training leaves one, which all functions and commands read.
+
+        It has the weights as they are now, both tokenizers, the settings of the search, and what `config` says of the
+        text, but no run's id. `src_lang`, `tgt_lang`: codes such as "pt"; None: those of `config`. Raises ConfigError
+        for what is no code, and as `model` does; CheckpointError where the folder holds something other than a model,
+        and WriteError where it cannot be written.
+        """
+        place, model = checked_path("folder", folder), self.model
+        given = {"src_lang": src_lang, "tgt_lang": tgt_lang}
+        codes = {name: checked_language(name, code) for name, code in given.items() if code is not None}
+        kept = {name: value for name, value in self.config.items() if name in _OF_THE_TEXT and value is not None}
+        extra = {"src_lang": UNKNOWN, "tgt_lang": UNKNOWN} | kept | codes
+        src, tgt = names_of_pair((str(extra["src_lang"]), str(extra["tgt_lang"])))
+        what = f" from {src} to {tgt}" if src and tgt else ""
+        extra["decoding"] = {name: getattr(self, name) for name in SETTINGS}
+        directory.save(
+            place,
+            MODEL_KIND,
+            model,
+            [tokenizer.json for tokenizer in self._tokenizers],
+            card=f"# Translation{what}\n\nSaved by repose. Its training is not recorded here.\n",
+            extra=extra,
+            warning=LOOKS_AHEAD if model.architecture.looks_ahead else None,
+        )
 
     @property
     def device(self) -> "torch.device":

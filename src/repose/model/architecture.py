@@ -49,7 +49,7 @@ BYTES_PER_WEIGHT = 4
 """fp32."""
 
 
-@dataclass(frozen=True, kw_only=True, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
+@dataclass(frozen=True, kw_only=True, repr=False, config=ConfigDict(extra="forbid", use_attribute_docstrings=True))
 class Architecture:
     """An encoder-decoder Transformer. The defaults are Vaswani et al. (2017), base.
 
@@ -135,6 +135,11 @@ class Architecture:
     """Epsilon of layer normalization and of RMSNorm; the least length that ScaleNorm divides by."""
     token_norm_eps: Positive = 1e-6
     """Epsilon of token normalization."""
+
+    def __repr__(self) -> str:
+        """Whatever differs from Vaswani's base."""
+        changed = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
+        return f"Architecture({', '.join(f'{name}={value!r}' for name, value in changed)})"
 
     def __post_init__(self) -> None:
         for problem in _problems(self):

@@ -58,6 +58,11 @@ class AuditReport:
     looks_ahead: bool
     """Whether the architecture says of itself that it looks ahead."""
 
+    def __repr__(self) -> str:
+        passed = sum(check.passed for check in self.checks)
+        failed = "".join(f", {check.name} failed" for check in self.checks if not check.passed)
+        return f"<repose.AuditReport: {passed} of {len(self.checks)} checks passed{failed}>"
+
     def _passed(self, prefix: str) -> bool:
         return all(check.passed for check in self.checks if check.name.startswith(prefix))
 

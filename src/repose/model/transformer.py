@@ -67,7 +67,7 @@ class Transformer(nn.Module):
         """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
 
         A batch may be empty, and a source or target of padding alone. Raises DataError for a sequence longer than
-        `max_length`, and where there are not as many sources as targets.
+        `max_length`, where there are not as many sources as targets, and for anything but two tables of whole numbers.
         """
         rows, packing = self._decoded(src, tgt)
         logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
@@ -82,6 +82,10 @@ class Transformer(nn.Module):
         return packing.real(rows) if cells is None else packing.at(rows, cells)
 
     def _decoded(self, src: Tensor, tgt: Tensor) -> tuple[Tensor, Packing]:
+        for name, ids in (("src", src), ("tgt", tgt)):
+            if not isinstance(ids, Tensor) or ids.dim() != 2 or ids.is_floating_point():
+                what = f"{ids.dtype} of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
+                raise DataError(f"{name} should be a tensor of int64 token ids, one row per sentence, not {what}")
         if len(src) != len(tgt):
             raise DataError(f"there are {len(src)} sources and {len(tgt)} targets: give one target per source")
         return self.decoder(tgt, self.encode(src))

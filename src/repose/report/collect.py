@@ -374,13 +374,11 @@ def _of_grid(
             problems.append(f"{cell.name} failed: {reason(cell.state) or 'no reason is recorded'}.")
             absent = replace(absent, why="failed")
         if not RunFolder(folder).exists or not RunFolder(folder).has_records:
-            if cell.status == CellStatus.DONE:
+            if is_gone := cell.status == CellStatus.DONE:
                 problems.append(f"{cell.name} was finished, but {folder} is gone: put it back, or run the grid again.")
-                absent = replace(absent, why="missing")
-            elif not failed:
-                waiting.append(cell.name)
-                absent = replace(absent, why="unfinished")
-            missing.append((place, cell, absent))
+            waiting += [] if failed or is_gone else [cell.name]
+            why: Any = "missing" if is_gone else "unfinished"
+            missing.append((place, cell, absent if failed else replace(absent, why=why)))
             continue
         try:
             run = read_run(folder, cell, place)

@@ -24,8 +24,8 @@ from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.system.terminal import Say
 from repose.tasks.base import check_start
-from repose.tasks.corpus import CorpusData, direction_of, prepare_corpus
-from repose.tasks.corpus_files import languages_of, with_languages
+from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus_files import direction_of, languages_of, with_languages
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind, check_progress

@@ -20,12 +20,14 @@ def presets() -> dict[str, Architecture]:
 
 
 def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_size: int, seed: int = 0) -> Transformer:
-    """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture.
+    """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture, such as
+    `dataclasses.replace(repose.presets()["pre-ln"], d_ff=256)`.
 
     `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
     logits (B, T, V) in fp32. Weights are in fp32 on the CPU, whatever defaults torch was given. `positions = policy`
-    begins with the table that ships. Raises ConfigError for an unknown preset, for vocabularies that cannot be tied or
-    are smaller than the `LEAST_VOCAB_SIZE`, and for a seed that is no whole number from 0 to 2^64 - 1.
+    begins with the table that ships. `examples/own_training.py` trains one in a loop of its own. `torch.compile` gains
+    nothing: it cannot follow how sentences are packed. Raises ConfigError for an unknown preset, for vocabularies that
+    cannot be tied or are smaller than the `LEAST_VOCAB_SIZE`, and for a seed that is no whole number below 2^64.
     """
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
         if not is_whole(size) or size < LEAST_VOCAB_SIZE:

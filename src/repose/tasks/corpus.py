@@ -31,7 +31,6 @@ from repose.config.experiment import (
 )
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
-from repose.data.language import UNKNOWN
 from repose.data.lines import check_file
 from repose.data.prepare import prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
@@ -64,7 +63,6 @@ from repose.tasks.corpus_files import (
     languages_of,
     parts_of,
     reader_of,
-    sides_of,
     takes_published_test,
 )
 from repose.tasks.registry import get_task
@@ -190,24 +188,6 @@ def prepare_corpus(
     for sentence in (*data.report, *advice.summary(data.check)):
         say(sentence)
     return data
-
-
-def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
-    """Which way a model translates that learns from these files, as a sentence; None where there are none."""
-    corpus = experiment.corpus
-    if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
-        return None
-    sides = sides_of(corpus, check.detected)
-    src, tgt = (
-        side.place if side.language == UNKNOWN else f"{side.language} ({side.place}{', detected' * side.is_detected})"
-        for side in sides
-    )
-    said = f"the model learns to translate {src} to {tgt}"
-    if not any(side.is_detected or side.language == UNKNOWN for side in sides):
-        return said
-    codes = ["" if side.language == UNKNOWN else f"={side.language}" for side in sides]
-    settings = " and ".join(f"corpus.{name}{code}" for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True))
-    return f"{said}; to keep its languages with the model, as serving needs, begin anew and set {settings}"
 
 
 def _with_ready_tokenizers(experiment: Experiment) -> Experiment:

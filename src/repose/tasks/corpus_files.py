@@ -6,7 +6,7 @@ from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
 
-from repose.config.experiment import CorpusConfig, Experiment
+from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
@@ -142,6 +142,24 @@ def sides_of(corpus: CorpusConfig, detected: Pair) -> tuple[SideOfCorpus, SideOf
         for place, named, found in zip(places, languages_of(corpus), detected, strict=True)
     )
     return src, tgt
+
+
+def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
+    """Which way a model translates that learns from these files, as a sentence; None where there are none."""
+    corpus = experiment.corpus
+    if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
+        return None
+    sides = sides_of(corpus, check.detected)
+    src, tgt = (
+        side.place if side.language == UNKNOWN else f"{side.language} ({side.place}{', detected' * side.is_detected})"
+        for side in sides
+    )
+    said = f"the model learns to translate {src} to {tgt}"
+    if not any(side.is_detected or side.language == UNKNOWN for side in sides):
+        return said
+    codes = ["" if side.language == UNKNOWN else f"={side.language}" for side in sides]
+    settings = " and ".join(f"corpus.{name}{code}" for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True))
+    return f"{said}; to keep its languages with the model, as serving needs, begin anew and set {settings}"
 
 
 class Example(NamedTuple):
