@@ -32,6 +32,7 @@ from repose.saved_model.directory import change_config
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
 from repose.system.terminal import Say
+from repose.tasks import inflation
 
 TINY = [
     "architecture.d_token=16",
@@ -426,7 +427,7 @@ def test_evaluate_scores_a_runs_own_set_or_files(
     assert code == 0
     assert "tf_" not in out
     assert all(f"beam4 {counted}" in out for counted in ("brevity penalty", "did not end", "loop"))
-    assert re.findall("WARNING.*", out) == ["WARNING: of 8 sentences, these scores say next to nothing"]
+    assert re.findall("WARNING.*", out) == ["WARNING: scores of only 8 sentences say next to nothing"]
     exact = json.loads((tmp_path / "scores" / "scores.few.1.json").read_text())
     assert exact["num_sentences"] == 8
     out_of = ("--out", tmp_path / "int8", "--precision", "int8", "--workers", 1)
@@ -526,15 +527,16 @@ def test_evaluate_does_not_put_other_decodings_over_those_that_a_run_is_judged_b
 
 
 def test_scores_of_tokenised_references_are_shown_with_both_figures_and_a_warning(
-    trained: Path, run: Run, tmp_path: Path
+    trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(inflation, "_DIFFERS", 0.0)  # the model has hardly learnt anything: both are 0
     few = [tmp_path / "few.pt", tmp_path / "few.en"]
     few[0].write_text("Ele lê .\nEla canta .\n", encoding="utf-8")
     few[1].write_text("He reads &quot; it &quot; .\nShe sings .\n", encoding="utf-8")
     code, out, _ = run("evaluate", trained, *few, "--beam-size", 1, "--split", "few", "--out", tmp_path / "scores")
     assert code == 0
     assert "greedy bleu_detokenised" in out
-    assert "WARNING: of 2 references 2 look tokenised and 1 hold HTML entities" in out
+    assert "WARNING: 2 of the 2 references look tokenised and 1 contain HTML entities" in out
     scores = json.loads((tmp_path / "scores" / "scores.few.json").read_text())
     assert scores["references"] == {"tokenised": 2, "entities": 1}
     assert scores["decoded"]["greedy"].keys() >= {"unfinished", "looping", "bleu_detokenised", "chrf_detokenised"}
@@ -1041,7 +1043,10 @@ def test_a_file_that_is_not_there_is_said_without_a_number(trained: Path, run: R
     assert (code, err) == (1, f"repose: there is no file nosuch.txt: {sentence}\n")
     (tmp_path / "page.html").write_text("<p>O gato vive.")
     code, _, err = run("translate", trained, tmp_path / "page.html")
-    assert (code, "is a .html file: `repose translate-file` keeps" in err) == (2, True)
+    assert (code, "is a .html file, with more than text in it: translate it with `repose translate-file " in err) == (
+        2,
+        True,
+    )
     for sentence in (["O gato vive."], ["O gato vive, " * 40], ["O gato vive.", "--paragraphs"]):
         code, _, err = run("translate", trained, *sentence)
         assert code == 1

@@ -59,7 +59,9 @@ def test_the_file_that_a_link_points_to_is_written(run: Run, tmp_path: Path) -> 
     ("name", "target", "content", "says"),
     [
         ("in.txt", "out.docx", b"x", "formats are not converted"),
-        ("in.pdf", "out.pdf", b"x", "cannot be translated: known are .txt"),
+        ("in.pdf", "out.pdf", b"x", "cannot be translated: a PDF file has no sentences"),
+        ("in.xlsx", "out.xlsx", b"x", "cannot be translated: open it in a spreadsheet program and save it as .ods"),
+        ("in.xyz", "out.xyz", b"x", "cannot be translated: known are .txt"),
         ("in.docx", "out.docx", b"PK", "in.docx cannot be translated: this is no document"),
         ("in.srt", "out.srt", b"\xff", "save it in UTF-8"),
         (None, "out.txt", b"", "there is no file"),

@@ -190,7 +190,7 @@ def test_a_document_by_the_name_of_a_text_is_refused(corpus, begin):
 
 def test_line_ends_of_windows_are_no_problem(corpus):
     _, counts = read(corpus(b"eins\r\nzwei\r\n", b"one\r\ntwo\r\n"))
-    assert counts.describe() == "2 of 2 pairs read, line ends of Windows, which do no harm"
+    assert counts.describe() == "2 of 2 pairs read, Windows line endings (harmless)"
 
 
 # --- lines

@@ -69,7 +69,7 @@ def test_inflated_scores_are_a_warning(make_run: Any, tmp_path: Path) -> None:
     scores["references"] = {"tokenised": 90, "entities": 20}
     (folder / "scores.test.json").write_text(json.dumps(scores))
     (warning,) = [text for text in build(read_runs([tmp_path])).warnings if "tokenised" in text]
-    assert warning.startswith("multi30k de-en: of 100 references 90 look tokenised and 20 hold HTML entities")
+    assert warning.startswith("multi30k de-en: 90 of the 100 references look tokenised and 20 contain HTML entities")
 
 
 def test_figures_of_another_task_are_explained_and_shares_are_in_percent() -> None:

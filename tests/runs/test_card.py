@@ -132,7 +132,7 @@ def test_what_inflates_scores_stands_below_them(run: RunFolder) -> None:
         scores["references"] = {"tokenised": 12, "entities": 0}
 
     change_scores(run, inflate)
-    assert "> **Warning.** of 12 references 12 look tokenised" in written(run)
+    assert "> **Warning.** 12 of the 12 references look tokenised" in written(run)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,12 @@ def test_scores_of_text_as_people_write_it_carry_none() -> None:
     assert inflated({"figures": {}}) == ""
 
 
+def test_a_figure_that_is_not_inflated_carries_none() -> None:
+    assert inflated(scores(bleu_detokenised=8.06)) == ""
+
+
 def test_both_figures_are_in_the_warning() -> None:
     warning = inflated(scores(bleu_detokenised=2.94, chrf_detokenised=29.0))
-    assert warning.startswith("of 1,000 references 970 look tokenised, so that")
+    assert warning.startswith("970 of the 1,000 references look tokenised, so that")
     assert "(greedy 8.10, detokenised 2.94)" in warning
     assert "2.94" not in inflated(scores(bleu_detokenised=2.94), figures=False)

@@ -82,7 +82,8 @@ def translate(
             "text file (`repose bulk` takes a field of JSONL and Parquet)"
         )
     if file is not None and file.suffix not in ("", ".txt") and _is_document(file):
-        raise ConfigError(f"{file} is a {file.suffix} file: `repose translate-file` keeps what is not text in it")
+        command = f"repose translate-file {quoted(model)} {quoted(file)} OUT{file.suffix}"
+        raise ConfigError(f"{file} is a {file.suffix} file, with more than text in it: translate it with `{command}`")
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")

@@ -52,7 +52,7 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     if every and (truncated := scores.get("truncated_references")):
         show(f"cut in the figures under tf_: {counted(truncated, 'reference')} longer than the model reads")
     if scores.get("num_sentences", FEW_MEASURED) < FEW_MEASURED:
-        show(f"WARNING: of {counted(scores['num_sentences'], 'sentence')}, these scores say next to nothing")
+        show(f"WARNING: scores of only {counted(scores['num_sentences'], 'sentence')} say next to nothing")
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"
         show(f"WARNING: {what} ({', '.join(names)}): delete it, or give --src-field and --tgt-field")

@@ -46,6 +46,6 @@ class Counts:
         parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} × {what}" for what, number in self.notes.items() if what != CARRIAGE_RETURNS]
-        parts += ["line ends of Windows, which do no harm"] * (CARRIAGE_RETURNS in self.notes)
+        parts += ["Windows line endings (harmless)"] * (CARRIAGE_RETURNS in self.notes)
         parts += [] if self.languages is None else [" → ".join(self.languages)]
         return ", ".join(parts)

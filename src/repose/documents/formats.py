@@ -42,6 +42,14 @@ FORMATS: dict[str, Format] = {
     ".epub": Format(EpubDocument, archive=True),
 }
 """By suffix, in lower case."""
+_SAVED_AS = {
+    **dict.fromkeys((".xlsx", ".xls", ".csv", ".tsv"), "open it in a spreadsheet program and save it as .ods"),
+    **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
+    ".ppt": "save it as .pptx or .odp",
+    ".md": "rename a copy to .txt",
+    ".pdf": "a PDF file has no sentences, only places of letters; translate the document that it was made of",
+}
+"""What to do with files of other kinds, by suffix."""
 
 
 def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Document:
@@ -55,5 +63,6 @@ def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Docu
     format_ = FORMATS.get(suffix.lower())
     if format_ is None:
         what = f"files that end in {suffix!r}" if suffix else "files without a suffix"
-        raise ConfigError(f"{what} cannot be translated: known are {', '.join(FORMATS)}")
+        other = _SAVED_AS.get(suffix.lower())
+        raise ConfigError(f"{what} cannot be translated: {other or 'known are ' + ', '.join(FORMATS)}")
     return _PARAGRAPHS.read(data) if paragraphs and suffix.lower() == ".txt" else format_.read(data)

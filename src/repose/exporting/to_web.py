@@ -85,7 +85,9 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
     described |= usage(settings["decoding"], f"open {PAGE} in a browser" if options.single_file else _HOW)
     write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
-    return Exported(NAME, out, largest, parts=parts)
+    serve = "open it through a web server, such as `python3 -m http.server` in that folder"
+    notes = () if options.single_file else (f"{serve}; --single-file writes one file that opens by a double click",)
+    return Exported(NAME, out, largest, parts=parts, notes=notes)
 
 
 def _shortened(model: Transformer, longest: int) -> Transformer:
