@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from repose.model.architecture import Architecture
     from repose.model.audit import AuditReport, audit
     from repose.model.transformer import Transformer
+    from repose.report.compare import Comparison, compare
     from repose.runs.api import evaluate, train
     from repose.runs.run import RunResult
     from repose.saved_model.api import build, presets
@@ -47,6 +48,7 @@ __all__ = [
     "AuditReport",
     "BusyError",
     "CheckpointError",
+    "Comparison",
     "ConfigError",
     "DataError",
     "DeviceError",
@@ -66,6 +68,7 @@ __all__ = [
     "__version__",
     "audit",
     "build",
+    "compare",
     "evaluate",
     "export",
     "load",
@@ -79,6 +82,7 @@ _HOMES = {
     "AuditReport": "repose.model.audit",
     "BusyError": "repose.system.errors",
     "CheckpointError": "repose.system.errors",
+    "Comparison": "repose.report.compare",
     "ConfigError": "repose.system.errors",
     "DataError": "repose.system.errors",
     "DeviceError": "repose.system.errors",
@@ -97,6 +101,7 @@ _HOMES = {
     "WriteError": "repose.system.errors",
     "audit": "repose.model.audit",
     "build": "repose.saved_model.api",
+    "compare": "repose.report.compare",
     "evaluate": "repose.runs.api",
     "export": "repose.exporting.targets",
     "load": "repose.decoding.load",

@@ -1,0 +1,90 @@
+"""Two systems compared from Python, by the tests of a report."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import get_args
+
+from repose.evaluation.sentence_statistics import Metric
+from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resample, welch
+from repose.evaluation.significance import compare as compare_resampled
+from repose.report.collect import read_runs
+from repose.report.pairs import GREEDY, ComparedSystem, Remarks, left_out
+from repose.report.significance import systems_of
+from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.files import checked_path
+
+Runs = str | Path | Sequence[str | Path]
+_NAMES = ("system", "other")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How much higher one system scores than another on a test set, and how sure that is (docs/significance.md)."""
+
+    metric: Metric
+    scores: tuple[float, ...]
+    """Of each run of the system."""
+    other_scores: tuple[float, ...]
+    """Of each run of the other."""
+    sentences: Difference
+    """Of the means over runs; its interval and p are of other test sentences (paired bootstrap)."""
+    seeds: SeedInterval | None
+    """The same difference; its interval and p are of other trainings (Welch). None with one run of either."""
+
+    @property
+    def safe(self) -> bool:
+        """Whether both p are at or below 0.05. They are not corrected for how many comparisons you make."""
+        return self.seeds is not None and max(self.sentences.p, self.seeds.p) <= LEVEL
+
+
+def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str | None = None) -> Comparison:
+    """Tests whether a system is better than another, as `repose report` does for all those of a grid.
+
+    `system`, `other`: the directories of finished runs of each, as many as there are seeds. `metric`: "bleu" or "chrf".
+    `decoding`: "greedy", or by default the search that each run was trained with, such as "beam4".
+
+    Correct p for the number of comparisons that you make (`repose.evaluation.significance.holm`). Raises ConfigError
+    for arguments that cannot be, CheckpointError for what is no run, and DataError for runs that cannot be compared:
+    of other test sets, scored in other ways, unfinished, that look ahead, or whose translations have changed.
+    """
+    if metric not in get_args(Metric):
+        raise ConfigError(unknown("metric", metric, get_args(Metric)))
+    if decoding not in (None, GREEDY):
+        raise ConfigError(f"decoding is {decoding!r}: give 'greedy', or leave it out for the search of the runs")
+    folders = {name: _folders(name, runs) for name, runs in zip(_NAMES, (system, other), strict=True)}
+    if twice := set(folders["system"]) & set(folders["other"]):
+        raise ConfigError(f"{min(twice)} is on both sides: name it once")
+    found = read_runs([path for paths in folders.values() for path in paths])
+    group_of = {path.resolve(): name for name, paths in folders.items() for path in paths}
+    runs = [replace(run, group=group_of[run.folder.resolve()]) for run in found.runs]
+    unfinished = [run.name for run in runs if not run.done]
+    if unfinished or len(runs) < len(group_of):
+        raise DataError("; ".join(found.problems) or f"{unfinished[0]} is not finished: let it finish first")
+    if len(corpora := {run.corpus for run in runs}) > 1:
+        raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare those of one")
+    remarks, reasons = Remarks(), dict[str, list[str]]()
+    systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks)
+    if decoding == GREEDY:
+        systems = [one for system in systems if (one := system.by_greedy(reasons)) is not None]
+    if said := [*remarks.of_scores, *remarks.of_texts, *left_out(reasons)]:
+        raise DataError(said[0].removesuffix("."))
+    sides = {one.group: one for one in systems}
+    if len(sides) < len(_NAMES):
+        raise DataError("the runs were scored with greedy search alone, or never with it: leave decoding out")
+    return _tested(sides["system"], sides["other"], metric)
+
+
+def _tested(system: ComparedSystem, other: ComparedSystem, metric: Metric) -> Comparison:
+    scores, others = (side.scores(metric) for side in (system, other))
+    resampled = (resample(side.statistics, metric) for side in (system, other))
+    return Comparison(metric, tuple(scores), tuple(others), compare_resampled(*resampled), welch(scores, others))
+
+
+def _folders(name: str, runs: Runs) -> list[Path]:
+    """Raises ConfigError for none."""
+    given = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+    if not given:
+        raise ConfigError(f"{name} names no run: give the directory of one, or several in a list")
+    return [checked_path(name, one) for one in given]
