@@ -9,6 +9,7 @@ tables_scores.py, tables_translations.py, tables_costs.py, tables_settings.py
                             tables of scores, of what translations are like, of costs, and of settings and corpora
 pairs.py, significance.py, significance_of_tasks.py
                             tests between systems: what all share, of translations, and of other tasks
+compare.py                  two systems, from Python
 sentences.py, verdict.py    sentences side by side, and the first sentence of a report
 comparison.py, papers.py    the papers' tables with ours beside theirs
 pictures.py, share.py       what is drawn (by repose.plots), and `repose plot curves` and `share`
