@@ -878,6 +878,15 @@ def test_what_goes_wrong_inside_is_an_answer_without_the_text() -> None:
     assert "mundo" not in json.dumps(log)
 
 
+def test_on_a_terminal_the_log_has_what_goes_wrong_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "isatty", lambda: True)
+    log = Log(stream)
+    for event in ("worker_ready", "ready", "request", "error", "refused"):
+        log(event)
+    assert [json.loads(line)["event"] for line in stream.getvalue().splitlines()] == ["error", "refused"]
+
+
 def test_a_request_that_takes_too_long_is_given_up() -> None:
     class Slow(Shouting):
         async def translate(self, *_: Any, **__: Any) -> list[Answer]:

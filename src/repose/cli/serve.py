@@ -76,7 +76,7 @@ Metrics = Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Have /m
 MetricsToken = Annotated[
     str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="What /metrics asks for.")
 ]
-Quiet = Annotated[bool, Option("--quiet", help="Write no log.")]
+Quiet = Annotated[bool, Option("--quiet", help="Write no log (on a terminal: not even of errors).")]
 
 _OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
 """Options that are on, and LibreTranslate's variables that turn the same off."""

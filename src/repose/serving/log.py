@@ -8,15 +8,20 @@ import traceback
 from typing import TextIO
 
 
+_ROUTINE = frozenset({"worker_ready", "ready", "request", "draining", "ended"})
+"""Events that happen whenever it runs and is asked."""
+
+
 class Log:
-    """Writes events to a stream; None: nowhere."""
+    """Writes events to a stream; None: nowhere. On a terminal, whoever tries a model out sees what goes wrong alone."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
+        self._left_out = _ROUTINE if stream is not None and stream.isatty() else frozenset[str]()
 
     def __call__(self, event: str, **facts: object) -> None:
         """One line; none where it cannot be written, as on a full disk: what it is about goes on."""
-        if self._stream is None:
+        if self._stream is None or event in self._left_out:
             return
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         with contextlib.suppress(OSError, ValueError):  # the latter of a stream that is closed
