@@ -7,7 +7,6 @@ import logging
 import traceback
 from typing import TextIO
 
-
 _ROUTINE = frozenset({"worker_ready", "ready", "request", "draining", "ended"})
 """Events that happen whenever it runs and is asked."""
 
