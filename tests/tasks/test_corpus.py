@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import shutil
@@ -121,6 +122,26 @@ def test_a_corpus_that_is_being_prepared_stays_and_the_rest_of_the_cache_is_clea
         code, _, said = run_repose("cache", "--clear")
     assert (code, folder.exists()) == (0, True)
     assert "1 prepared corpus stays, since it is in use\n0.0 MB of graphs of models removed\n" in said
+
+
+def test_a_prepared_corpus_that_cannot_be_removed_keeps_no_other_from_it(
+    files: dict[str, Any], run_repose: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [prepared(files).folder, prepared({"train": files["train"]}).folder]
+    rmtree = shutil.rmtree
+
+    def refusing(folder: Path) -> None:
+        if folder == max(folders, key=lambda one: sum(p.stat().st_size for p in one.rglob("*") if p.is_file())):
+            raise PermissionError(1, "Operation not permitted")
+        rmtree(folder)
+
+    monkeypatch.setattr("repose.tasks.cache.shutil.rmtree", refusing)
+    gc.collect()
+    code, _, said = run_repose("cache", "--clear")
+    assert code != 0
+    assert "of 1 prepared corpora removed" in said
+    assert "cannot be removed (Operation not permitted): remove it as the user who made it" in said
+    assert sorted(folder.exists() for folder in folders) == [False, True]
 
 
 def test_a_folder_of_other_files_is_not_written_over(files: dict[str, Any], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, WriteError
 from repose.system.terminal import counted, make_table, say, show
 
 MB = 1_000_000
@@ -33,15 +33,22 @@ def cache(
         return
     prepared = prepared_corpora()
     if clear:
-        removed = [one for one in prepared if remove_prepared(one)]
+        removed, in_the_way = [], []
+        for one in prepared:
+            try:
+                removed += [one] if remove_prepared(one) else []
+            except WriteError as error:
+                in_the_way.append(error)
         say(f"{sum(one.num_bytes for one in removed) / MB:,.1f} MB of {len(removed):,} prepared corpora removed")
-        if in_use := len(prepared) - len(removed):
+        if in_use := len(prepared) - len(removed) - len(in_the_way):
             corpora = "prepared corpus stays, since it is" if in_use == 1 else "prepared corpora stay, since they are"
             say(f"{in_use:,} {corpora} in use")
         freed, num_in_use = remove_graphs()
         say(f"{freed / MB:,.1f} MB of graphs of models removed")
         if num_in_use:
             say(f"the graphs of {counted(num_in_use, 'model')} stay, since they are in use")
+        if in_the_way:
+            raise in_the_way[0]
         return
     rows = [(one.folder.name, f"{one.num_bytes / MB:,.1f}", f"{one.days:,.0f}", one.of, one.what) for one in prepared]
     if rows:

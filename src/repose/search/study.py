@@ -167,9 +167,12 @@ class Study:
                 return values
         assert combinations is not None
         order = random.Random(search.seed).sample(range(combinations), combinations)
-        listed = (_combination(search, index) for index in order)
-        left = [values for values in listed if search.shown(values) not in tried]
-        return next(filter(search.stand, left), left[0])  # what cannot be is told, where there is nothing else
+        for can_be in (True, False):  # what cannot is drawn, and told, where there is nothing else
+            listed = (_combination(search, index) for index in order)
+            untried = (values for values in listed if search.shown(values) not in tried)
+            if (found := next((values for values in untried if search.stand(values) or not can_be), None)) is not None:
+                return found
+        raise AssertionError("there are as many trials as combinations at most")
 
     def goes_on(self, number: int, epochs: int, figure: float, spent: Spent) -> bool:
         """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.

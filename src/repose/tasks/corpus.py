@@ -173,8 +173,10 @@ def prepare_corpus(
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
     place = corpora.prepared_home() / key if folder is None else folder.absolute()
-    check_writable(place)
-    lock = making_lock(place) if folder is None else place / _LOCK  # what is beside a user's folder is not ours
+    lock = making_lock(place)
+    if folder is not None:
+        check_writable(place)
+        lock = place / _LOCK  # what is beside a user's folder is not ours
     waiting = "another process prepares this corpus: waiting for it"
     with locked(lock, on_wait=lambda: say(waiting)):
         try:
