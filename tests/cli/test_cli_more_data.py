@@ -348,11 +348,15 @@ def test_what_a_model_was_not_made_for_is_said(trained: Path, run: Run, tmp_path
     code, out, err = run("score", trained, tmp_path / "mono.txt", tmp_path / "mono.en")
     assert (code, len(out.splitlines())) == (0, 20)
     assert unseen in err
-    (tmp_path / "test.tsv").write_text("pt\ten\nO gato vive.\tThe cat lives.\n", encoding="utf-8")
-    _, out, _ = run("evaluate", trained, tmp_path / "test.tsv", "--beam-size", 1)
+    (tmp_path / "test.pt").write_text("pt\nO gato vive.\n", encoding="utf-8")
+    (tmp_path / "test.en").write_text("en\nThe cat lives.\n", encoding="utf-8")
+    _, out, _ = run("evaluate", trained, tmp_path / "test.pt", tmp_path / "test.en", "--beam-size", 1)
     assert "which is scored like any other, seems to name the columns (pt, en)" in " ".join(out.split())
-    _, out, _ = run("evaluate", trained, tmp_path / "test.tsv", "--src-field", "pt", "--tgt-field", "en")
-    assert "name the columns" not in out
+    (tmp_path / "test.tsv").write_text("pt\ten\nO gato vive.\tThe cat lives.\n", encoding="utf-8")
+    for fields in ((), ("--src-field", "pt", "--tgt-field", "en")):
+        _, out, _ = run("evaluate", trained, tmp_path / "test.tsv", "--beam-size", 1, *fields)
+        assert "test: 1 sentence" in out
+        assert "name the columns" not in out
 
 
 def test_a_text_that_gives_no_pair_leaves_no_files(trained: Path, run: Run, tmp_path: Path) -> None:

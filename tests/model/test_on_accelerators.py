@@ -95,6 +95,8 @@ def test_spare_labels_have_no_part(on_an_accelerator: Callable[[], None]) -> Non
 def test_weights_of_half_precision(on_an_accelerator: Callable[[], None], a: Architecture, dtype: torch.dtype) -> None:
     """Compute, on a CPU and on an accelerator, whole sentences and steps."""
     torch.manual_seed(0)
+    # A norm over a few tokens, of which the first is alone, makes rounding tens of times as large.
+    near = 0.3 if {a.encoder_token_norm, a.decoder_token_norm} & {"prefix", "sentence"} else 0.05
     model = made(a).float().eval()
     with torch.no_grad():
         exact = model(SRC, TGT).log_softmax(2)[TGT != 0]
@@ -106,4 +108,4 @@ def test_weights_of_half_precision(on_an_accelerator: Callable[[], None], a: Arc
                 state = model.start(model.encode(SRC))
                 found.append(torch.stack([model.step(TGT[:, t], state) for t in range(TGT.shape[1])], 1))
             for log_probs in found:
-                assert (log_probs[TGT != 0] - exact).norm() < 0.05 * exact.norm()
+                assert (log_probs[TGT != 0] - exact).norm() < near * exact.norm()

@@ -55,7 +55,7 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         show(f"WARNING: scores of only {counted(scores['num_sentences'], 'sentence')} say next to nothing")
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"
-        show(f"WARNING: {what} ({', '.join(names)}): delete it, or give --src-field and --tgt-field")
+        show(f"WARNING: {what} ({', '.join(names)}): delete it")
     for unlike in scores.get("input_warnings", ()):
         show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):

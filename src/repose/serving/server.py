@@ -218,7 +218,7 @@ class Server:
         prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}{prefix}"
         how = "in a browser and " if self._settings.page else ""
-        self._say(f"translates {pairs}, {how}over HTTP, at {address} (Ctrl-C ends it)")
+        self._say(f"translates {pairs} (Ctrl-C ends it), {how}over HTTP, at {address}")
         if self._wants_reload:
             self._reload()
 
