@@ -134,9 +134,9 @@ def check_comparable(run: ReportRun) -> None:
         raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
 
 
-def left_out(reasons: dict[str, list[str]]) -> list[str]:
-    """Sentences about runs, by the reason why they are in no test."""
-    return [f"Left out of the tests: {some(names)}; {reason}." for reason, names in reasons.items()]
+def left_out(reasons: dict[str, list[str]], of: str = "") -> list[str]:
+    """Sentences about runs, by the reason why they are in no test, or in none `of` something."""
+    return [f"Left out of the tests{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
 
 
 def check_number(number: int, units: str) -> None:

@@ -142,7 +142,12 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         pairs += pairs_of(systems, runs, remarks.of_scores)
         counted += pairs_of([one.counted for one in systems if one.statistics], runs, remarks.of_texts)
     sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}
-    said = list(dict.fromkeys([*remarks.of_scores, *remarks.of_texts, *small_sets(sizes, "sentences")]))
+    greedy, without = _by_greedy(pairs)
+    both = (pair for pair in greedy if pair.system.statistics and pair.other.statistics)
+    by_text = [Pair(pair.system.counted, pair.other.counted) for pair in both]
+    over_seeds = any(of_seeds(_sides(greedy, "bleu")))
+    said = [*remarks.of_scores, *remarks.of_texts, *([] if by_text or over_seeds else without)]
+    said = list(dict.fromkeys([*said, *small_sets(sizes, "sentences")]))
     tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
@@ -150,13 +155,10 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_sentences(by_chrf, "chrf", []))
     if any(of_seeds(_sides(by_chrf, "chrf"))):
         tables.append(_over_seeds(by_chrf, [], "chrf"))
-    greedy, without = _by_greedy(pairs)
-    if by_text := [
-        Pair(p.system.counted, p.other.counted) for p in greedy if p.system.statistics and p.other.statistics
-    ]:
+    if by_text:
         tables.append(_over_sentences(by_text, "bleu", without, name="significance-greedy"))
-    if any(of_seeds(_sides(greedy, "bleu"))):
-        tables.append(_over_seeds(greedy, without if not by_text else []))
+    if over_seeds:
+        tables.append(_over_seeds(greedy, [] if by_text else without))
     if single := [pair for pair in counted if pair.single]:
         tables.append(_randomized(single))
     small = frozenset(small_of(sizes))
@@ -164,12 +166,17 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
 
 def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
-    """The same pairs by greedy translations, those of which both have some; and which runs are left out, and why."""
+    """The same pairs by greedy translations, those of which both have some; and which runs are left out, and why, where
+    others have some."""
     reasons: dict[str, list[str]] = {}
     every = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
     systems = {key: one.by_greedy(reasons) for key, one in every.items()}
+    if not any(systems.values()):
+        return [], []
     both = [(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs]
-    return [Pair(a, b) for a, b in both if a is not None and b is not None], left_out(reasons)
+    return [Pair(a, b) for a, b in both if a is not None and b is not None], left_out(
+        reasons, " of greedy translations"
+    )
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:

@@ -297,8 +297,9 @@ def _key(experiment: Experiment) -> str:
         settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]
     all_files = {**files, **{part.name: part.files for part in parts}}
     every = chain.from_iterable(all_files.values())
-    if spreadsheets := [name for name, paths in all_files.items() if [kind_of(path) for path in paths] == ["csv"]]:
-        settings["csv"] = spreadsheets  # the same bytes in a .tsv have other pairs
+    kinds = {name: kind_of(paths[0]) for name, paths in all_files.items() if len(paths) == 1}
+    if tables := {name: kind for name, kind in kinds.items() if kind in ("csv", "tsv")}:
+        settings["tables"] = tables  # the same bytes have other pairs in each; and first lines were pairs once
     if any(kind_of(path) == "tmx" for path in every):
         settings["languages"] = languages_of(corpus)  # by which its two sides are found
     if corpus.synthetic:

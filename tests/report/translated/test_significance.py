@@ -355,7 +355,7 @@ def test_a_run_without_greedy_translations_is_left_out_alone(made: Any) -> None:
     assert names(greedy) == names(found["significance"]) == [("good", "base")]
     assert (column(greedy, "seeds"), column(greedy, "seeds (against)")) == ([2], [1])
     (said,) = greedy.remarks
-    assert said.startswith(f"Left out of the tests: {folders[0].name}; ")
+    assert said.startswith(f"Left out of the tests of greedy translations: {folders[0].name}; ")
     assert column(found["significance"], "seeds (against)") == [2]
     scores = json.loads((folders[1] / "scores.test.json").read_text())
     del scores["decoded"]["greedy"]
@@ -363,6 +363,11 @@ def test_a_run_without_greedy_translations_is_left_out_alone(made: Any) -> None:
     found = tables(made, "base")
     assert "significance-greedy" not in found, "nothing of base is left to resample"
     assert "seeds-greedy" not in found
+    said = " ".join(found["significance"].remarks)
+    assert (
+        f"Left out of the tests of greedy translations: {folders[1].name}; it has no scores of greedy translations."
+        in said
+    )
 
 
 def test_greedy_scores_are_tested_over_seeds() -> None:
