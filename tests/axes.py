@@ -15,7 +15,12 @@ NAMED: dict[str, tuple[Any, ...]] = {
     if kind is bool or get_origin(kind) is Literal
 }
 """Every axis with named values, or with two, by the name of its field."""
-AXES: dict[str, tuple[Any, ...]] = {**NAMED, "attention_window": (None, 4), "residual_weight": (1.0, 4.0)}
+AXES: dict[str, tuple[Any, ...]] = {
+    **NAMED,
+    "attention_window": (None, 4),
+    "residual_weight": (1.0, 4.0),
+    "num_kv_heads": (None, 1),
+}
 """These, and the axes that are numbers, with two values of each."""
 DEFAULTS = {field.name: field.default for field in fields(Architecture)}
 """Of all fields."""

@@ -54,6 +54,7 @@ MOVES = {
     "architecture.initialisation": "xavier",
     "architecture.d_token": "32",
     "architecture.num_heads": "2",
+    "architecture.num_kv_heads": "1",
     "architecture.head_dim": "8",
     "architecture.d_ff": "64",
     "architecture.num_encoder_layers": "1",

@@ -105,7 +105,19 @@ def test_one_file_holds_everything(saving: Saving, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["original", "policy-positions", "rotary", "tupe-r", "alibi", "qk-norm", "rms-norm", "scale-norm", "swiglu"]
+    "name",
+    [
+        "original",
+        "policy-positions",
+        "rotary",
+        "tupe-r",
+        "alibi",
+        "qk-norm",
+        "rms-norm",
+        "scale-norm",
+        "swiglu",
+        "grouped-query",
+    ],
 )
 def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
     architecture = replace(preset(name), **TINY, max_length=40)

@@ -37,7 +37,7 @@ WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_hea
 WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
 LONG = [4 + 7 * n % (VOCAB - 4) for n in range(66)]
 """Words of a sentence in which what goes wrong at some distance only is seen."""
-AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0)}
+AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0), "num_kv_heads": (None, 1)}
 DRAWN = [
     dataclasses.replace(a, **WIDTHS[number % len(WIDTHS)])
     for number, a in enumerate(tests.axes.one_for_each_value(AXES, **SIZES, **WIDTHS[0]))
@@ -110,6 +110,28 @@ def test_a_preset(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("architecture", DRAWN, ids=tests.axes.ids(AXES, DRAWN))
 def test_every_value_among_drawn_ones(architecture: Architecture, tmp_path: Path) -> None:
     check(architecture, tmp_path)
+
+
+GROUPED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "rotary": {"positions": "rotary"},
+    "t5": {"positions": "t5"},
+    "alibi, local": {"positions": "alibi", "attention_window": 4},
+    "own scores": {"self_score": "exclude"},
+    "residual scores": {"score_residual": "previous_layer"},
+    "normed": {"qk_norm": "l2"},
+    "values of both kinds": {"values": "both"},
+    "embeddings as values": {"values": "tokens", "combine": "concat", "tie_embeddings": "none", "head_dim": 16},
+}
+
+
+@pytest.mark.parametrize("num", [1, 2])
+@pytest.mark.parametrize("changes", GROUPED.values(), ids=GROUPED.keys())
+def test_heads_that_share_keys(changes: dict[str, Any], num: int, tmp_path: Path) -> None:
+    if changes.get("values") == "both" and num == 1:
+        pytest.skip("one head cannot be halved")
+    how: dict[str, Any] = {"attention_bias": True, **SIZES, **WIDTHS[1], "num_kv_heads": num, **changes}
+    check(Architecture(**how), tmp_path)
 
 
 def with_value(name: str, value: object) -> Architecture:

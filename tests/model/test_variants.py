@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -13,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from repose.model.architecture import Architecture, InputNorm, Norm, SelfScore
 from repose.model.attention import Attention
 from repose.model.audit import audit
+from repose.model.cached_attention import CachedAttention
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
@@ -114,6 +116,97 @@ def test_rms_norm_takes_the_place_of_every_layer_norm_and_has_no_bias() -> None:
 def test_rms_norm_of_half_precision_is_computed_in_fp32() -> None:
     x = torch.full((1, 6), 300.0, dtype=torch.float16)  # whose squares are beyond fp16
     assert RMSNorm(6, eps=1e-5).half()(x).tolist() == [[1.0] * 6]
+
+
+# --- heads that share keys and values ---
+
+
+def with_own_keys(model: Transformer) -> Transformer:
+    """The same function, each head with a copy of its group's keys and values."""
+    a = model.architecture
+    own = build(dataclasses.replace(a, num_kv_heads=None), src_vocab_size=50, tgt_vocab_size=50).double().eval()
+    weights = model.state_dict()
+    for name, weight in weights.items():
+        if {"key", "value"} & set(name.split(".")) and "attention" in name:
+            heads = weight.unflatten(0, (-1, a.head_dim))
+            weights[name] = heads.repeat_interleave(a.num_heads // a.kv_heads, dim=0).flatten(0, 1)
+    own.load_state_dict(weights)
+    return own
+
+
+SHARING: dict[str, dict[str, Any]] = {
+    "as published": {},
+    "rotary": {"positions": "rotary"},
+    "t5": {"positions": "t5"},
+    "local": {"attention_window": 4},
+    "own scores": {"self_score": "exclude"},
+    "residual scores": {"score_residual": "previous_layer"},
+    "normed": {"qk_norm": "l2"},
+    "values of both kinds": {"values": "both"},
+    "embeddings as values": {"values": "tokens"},
+}
+
+
+@pytest.mark.parametrize("changes", SHARING.values(), ids=SHARING.keys())
+@pytest.mark.parametrize("num", [1, 2])
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_heads_of_a_group_read_the_same_keys_and_values(
+    changes: dict[str, Any], num: int, accelerated: bool, on_an_accelerator: Callable[[], None]
+) -> None:
+    """In whole sentences, in their gradients, and step by step; heads are wide enough to be absorbed if they were not
+    shared."""
+    if changes.get("values") == "both" and num == 1:
+        pytest.skip("one head cannot be halved")
+    torch.manual_seed(0)
+    a = dataclasses.replace(Architecture(**SIZES, num_encoder_layers=2, num_decoder_layers=2), num_heads=4, head_dim=8)
+    a = dataclasses.replace(a, attention_bias=True, **changes)
+    shared = build(dataclasses.replace(a, num_kv_heads=num), src_vocab_size=50, tgt_vocab_size=50).double().eval()
+    for parameter in shared.parameters():
+        parameter.data += 0.2 * torch.rand_like(parameter)
+    own = with_own_keys(shared)
+    assert sum(p.numel() for p in shared.parameters()) < sum(p.numel() for p in own.parameters())
+    if accelerated:
+        on_an_accelerator()
+    src = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 3, 0, 0]])
+    tgt = torch.tensor([[2, 9, 4, 11, 6], [2, 7, 12, 0, 0]])
+    real = tgt != 0
+    torch.testing.assert_close(shared(src, tgt)[real], own(src, tgt)[real])
+    for model in (shared, own):
+        model(src, tgt)[real].square().sum().backward()
+    for ours, theirs in zip(shared.encoder.layers, own.encoder.layers, strict=True):
+        sums = theirs.self_attention.key.weight.grad.unflatten(0, (num, -1, a.head_dim)).sum(1).flatten(0, 1)
+        torch.testing.assert_close(ours.self_attention.key.weight.grad, sums)
+    states = [model.start(model.encode(src)) for model in (shared, own)]
+    for t in range(tgt.shape[1]):
+        ours, theirs = (model.step(tgt[:, t], state) for model, state in zip((shared, own), states, strict=True))
+        torch.testing.assert_close(ours[real[:, t]], theirs[real[:, t]])
+
+
+def test_shared_heads_take_less_of_the_cache() -> None:
+    sizes_of = SIZES | {"num_heads": 4, "head_dim": 4, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    a = Architecture(**sizes_of, positions="rotary")
+    sizes = []
+    for num in (None, 2, 1):
+        model = build(dataclasses.replace(a, num_kv_heads=num), src_vocab_size=50, tgt_vocab_size=50).eval()
+        attention = model.decoder.layers[0].self_attention
+        with torch.no_grad():
+            cached = CachedAttention(attention)
+        assert not cached.is_absorbed
+        sizes.append(cached.num_groups)
+    assert sizes == [4, 2, 1]
+
+
+def test_what_cannot_be_shared_evenly_is_refused() -> None:
+    with pytest.raises(ValidationError, match="num_kv_heads = 3 does not divide num_heads = 4"):
+        Architecture(num_heads=4, num_kv_heads=3)
+    with pytest.raises(ValidationError, match="needs an even num_kv_heads, not 1"):
+        Architecture(num_heads=4, num_kv_heads=1, values="both")
+
+
+@pytest.mark.parametrize("name", ["multi-query", "grouped-query"])
+def test_wider_feed_forward_layers_make_up_for_shared_heads(name: str) -> None:
+    shared, plain = preset(name), preset("original")
+    assert shared.num_weights(8000, 8000) == plain.num_weights(8000, 8000)
 
 
 # --- feed-forward layers ---

@@ -84,7 +84,8 @@ def train(
     plain += sides(src_field, tgt_field, src_lang, tgt_lang)
     plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
     _refuse_twice(plain, overrides or [])
-    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
+    with interruptible():  # counting the pairs may take a while
+        loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config
 

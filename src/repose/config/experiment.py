@@ -55,7 +55,7 @@ PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 
 def checked_language(name: str, code: object) -> str:
     """A language's code that is given as `name`. Raises ConfigError for what is none."""
-    if not isinstance(code, str) or not code.isprintable():
+    if not isinstance(code, str) or not code.isprintable() or " " in code:
         raise ConfigError(f"{name} should be a code such as 'pt', not {code!r}")
     return code
 
@@ -429,7 +429,12 @@ class Experiment:
         if training.r_drop and not (self.architecture.has_dropout or training.word_dropout):
             raise ConfigError(
                 f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
-                "architecture.dropout or training.word_dropout, or leave it out"
+                "architecture.dropout or training.word_dropout, or training.r_drop = 0"
+            )
+        if training.bpe_dropout and self.tokenizer.src_file is None and self.tokenizer.kind != "bpe":
+            raise ConfigError(
+                f"training.bpe_dropout needs a tokenizer of kind 'bpe', not {self.tokenizer.kind!r}: "
+                "set tokenizer.kind = 'bpe' or training.bpe_dropout = 0"
             )
         if training.corpus_temperature > 1 and not self.corpus.also:
             raise ConfigError(

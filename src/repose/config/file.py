@@ -124,6 +124,9 @@ def load(
         tables += [{"corpus": {name: [str(file) for file in given]}}] if given else []
     # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
     tables.append(parse_overrides(overrides))
+    unused = [name for name in tables[-1].get("tokenizer", {}) if name in UNUSED_WITH_READY_TOKENIZER]
+    if model is not None and unused:
+        raise ConfigError(f"a training that starts from a model keeps its tokenizers: leave out tokenizer.{unused[0]}")
     layers = [] if path is None else [file_layer(path)]
     if model is not None:
         layers = [model.under, *layers, model.over]

@@ -16,7 +16,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
 _MARK = "\0"
-_SYNTHETIC = "(of synthetic pairs, with --set corpus.synthetic_tag=none)"
+_LEAVE_OUT = ": leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
 def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
@@ -64,19 +64,18 @@ class TaggingEncoder:
         """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
         parts = [text.split(_MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
         encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
-        return [with_tag(self._tokenizer, ids, tag or None) for ids, (_, tag, _) in zip(encoded, parts, strict=True)]
+        return [
+            with_tag(self._tokenizer, ids, tag or None, advice=_LEAVE_OUT)
+            for ids, (_, tag, _) in zip(encoded, parts, strict=True)
+        ]
 
 
-def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None) -> list[int]:
-    """Source ids with a tag after START. Raises ConfigError for one that the tokenizer does not have."""
+def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None, *, advice: str = "") -> list[int]:
+    """Source ids with a tag after START. Raises ConfigError, which `advice` ends, for one that the tokenizer lacks."""
     if tag is None:
         return ids
     if tag not in tokenizer.tags:
         if not tokenizer.tags:
-            raise ConfigError(
-                f"the tag {tag!r} is not in the source vocabulary, which was made without tags: leave the tag out "
-                f"{_SYNTHETIC}"
-            )
-        sentence = unknown("tag of the source vocabulary", tag, list(tokenizer.tags))
-        raise ConfigError(f"{sentence}, or leave it out {_SYNTHETIC}")
+            raise ConfigError(f"the tag {tag!r} is not in the source vocabulary, which was made without tags{advice}")
+        raise ConfigError(unknown("tag of the source vocabulary", tag, list(tokenizer.tags)) + advice)
     return [ids[0], tokenizer.tags[tag], *ids[1:]]

@@ -22,7 +22,7 @@ from repose.decoding.search import TokenHypothesis
 from repose.decoding.worker import Batch
 from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
-from repose.saved_model import directory
+from repose.saved_model import card, directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
@@ -216,14 +216,17 @@ class Translator:
         kept = {name: value for name, value in self.config.items() if name in _OF_THE_TEXT and value is not None}
         extra = {"src_lang": UNKNOWN, "tgt_lang": UNKNOWN} | kept | codes
         src, tgt = names_of_pair((str(extra["src_lang"]), str(extra["tgt_lang"])))
-        what = f" from {src} to {tgt}" if src and tgt else ""
+        title = f"# Translation{f' from {src} to {tgt}' if src and tgt else ''}\n\n"
+        fields = {"pipeline_tag": "translation", "tags": ["repose"]}
+        header = card.head((str(extra[name]) for name in given if extra[name] != UNKNOWN), fields)
+        loading = card.loading(card.TRANSLATE, card.TRANSLATE_IN_PYTHON)
         extra["decoding"] = {name: getattr(self, name) for name in SETTINGS}
         directory.save(
             place,
             MODEL_KIND,
             model,
             [tokenizer.json for tokenizer in self._tokenizers],
-            card=f"# Translation{what}\n\nSaved by repose. Its training is not recorded here.\n",
+            card=f"{header}\n{title}Saved by repose. Its training is not recorded here.\n\n{loading}",
             extra=extra,
             warning=LOOKS_AHEAD if model.architecture.looks_ahead else None,
         )

@@ -27,7 +27,7 @@ EXPRESSED: Mapping[str, tuple[object, ...]] = {
 }
 """Axis to its values that `ctranslate2_spec.py` folds or that CTranslate2 has: a list of its own, so that a value that
 is new in the graphs is refused here until it is folded. A test compares each with the model."""
-ANY_VALUE = graphs.SIZES_AND_TRAINING | {"residual_weight", "norm_eps", "token_norm_eps"}
+ANY_VALUE = graphs.SIZES_AND_TRAINING | {"num_kv_heads", "residual_weight", "norm_eps", "token_norm_eps"}
 """Fields of which it can express every value."""
 _OF_A_SENTENCE = "has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
 _OF_MORE = "normalises more than the tokens that CTranslate2 looks up"

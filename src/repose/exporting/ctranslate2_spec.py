@@ -63,6 +63,8 @@ def specification(model: Transformer, src_tokens: Sequence[str], tgt_tokens: Seq
         how |= {"rotary_dim": a.head_dim, "rotary_interleave": True}
     if a.positions == "t5":
         how |= {"relative_attention_bias": True}
+    if a.num_kv_heads is not None:
+        how |= {"num_heads_kv": a.num_kv_heads}
     encoder = TransformerEncoderSpec(a.num_encoder_layers, a.num_heads, **how)
     decoder = TransformerDecoderSpec(a.num_decoder_layers, a.num_heads, **how)
     _stack(encoder, encoder.embeddings[0], model.encoder, a)

@@ -2,7 +2,8 @@
 
 Shapes: B sentences (or rows of a decoding), W queries of each, G groups of heads that share keys and values, I heads
 of a group (G · I = H), K keys, c and e the widths of keys and values. `absorbed` (`kernels.absorption`): G = 1, and
-keys and values are the tokens; otherwise G = H.
+keys and values are the tokens; otherwise G is `num_kv_heads`. A group's queries are W I rows: by query and then by
+head where absorbed, by head and then by query elsewhere.
 """
 
 from typing import NamedTuple, assert_never
@@ -46,7 +47,8 @@ class GraphAttention:
         with torch.no_grad():
             folded = attention.folded()
         self.num_heads, self.is_absorbed = attention.num_heads, folded.is_absorbed
-        self.groups, self.inner = (1, self.num_heads) if self.is_absorbed else (self.num_heads, 1)
+        self.groups = 1 if self.is_absorbed else attention.kv_heads
+        self.inner = self.num_heads // self.groups
         self._query, self._output = _arrays(folded.query, folded.query_bias), _arrays(folded.output, folded.output_bias)
         key, value = attention.key, attention.value
         self._key = _arrays(key.weight, key.bias)
@@ -56,17 +58,19 @@ class GraphAttention:
         self._rotary = positions if isinstance(positions, Rotary) else None
         if self._rotary is not None:
             # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
-            pairs = np.arange(self.num_heads * attention.head_dim).reshape(self.num_heads, -1, 2)
-            order = pairs.transpose(0, 2, 1).ravel()
-            self._query, self._key = ((w[order], None if b is None else b[order]) for w, b in (self._query, self._key))
+            self._query, self._key = (_halves(*x, attention.head_dim) for x in (self._query, self._key))
 
-    def queries(self, x: Value, rows: Value | None = None) -> Value:
-        """(B, W, D) -> (B, G, W I, c). With `rows`, int64 [B]: x (B W, D)."""
+    def queries(self, x: Value, rows: Value | None = None, at: "At | None" = None) -> Value:
+        """(B, W, D) -> (B, G, W I, c), turned by their positions `at`. With `rows`, int64 [B]: x (B W, D)."""
         g, q = self._graph, self._graph.linear(x, *self._query)
-        inner = (1, -1, self._width) if self.is_absorbed else (-1, self.groups, self._width)
+        inner = (1, -1, self._width) if self.is_absorbed else (-1, self.num_heads, self._width)
         shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
-        grouped = self._normed_queries(g.reshaped(q, shape))
-        return grouped if self.is_absorbed else g.transposed(grouped, 0, 2, 1, 3)  # of (B, W I, G, c)
+        normed = self._normed_queries(g.reshaped(q, shape))
+        if self.is_absorbed:
+            return normed
+        heads = g.transposed(normed, 0, 2, 1, 3)  # (B, H, W, c)
+        heads = heads if at is None else self.turned(heads, at)
+        return heads if self.inner == 1 else g.reshaped(heads, (0, self.groups, -1, self._width))
 
     @property
     def _width(self) -> int:
@@ -98,10 +102,18 @@ class GraphAttention:
         of_x = [self._query, self._key] if tokens else [self._query, self._key, *self._values]
         weight = np.concatenate([w for w, _ in of_x])
         bias = None if of_x[0][1] is None else np.concatenate([b for _, b in of_x if b is not None])
-        rows = g.reshaped(g.linear(x, weight, bias), (0, len(of_x) * self.groups, 1, -1))
-        found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
-        values = g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)) if tokens else found[2]
-        return self._normed_queries(found[0]), self._normed_keys(found[1]), values
+        rows = g.linear(x, weight, bias)
+        if self.inner == 1:
+            rows = g.reshaped(rows, (0, len(of_x) * self.groups, 1, -1))
+            queries, *found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
+        else:
+            sizes = g.ints(*(len(w) for w, _ in of_x))
+            parts = g.op("Split", rows, sizes, outputs=len(of_x), axis=1)
+            queries, *found = (g.reshaped(x, (0, self.groups, -1, self._width)) for x in parts)
+        if tokens:
+            found.append(g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)))
+        keys, values = found
+        return self._normed_queries(queries), self._normed_keys(keys), values
 
     def by_token(self, x: Value) -> Value:
         """Keys or values of a step's rows, (R, G, 1, c)."""
@@ -119,6 +131,17 @@ class GraphAttention:
         values_from = [tokens or x] if len(self._values) == 1 else [x, tokens or x]
         values = [g.linear(y, *weights) for y, weights in zip(values_from, self._values, strict=True)]
         return values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
+
+    def of_queries(self, x: Value, length: Value, *, has_queries: bool) -> Value:
+        """What is added to the scores of whole sentences, (.., 1 or H, W, K) or (W, K), as it broadcasts against
+        (B, G, W I, K). `length`, (1,): of the sentences. Not `has_queries`: W is 1."""
+        if not has_queries or (self.inner == 1 and not self.is_absorbed):
+            return x
+        g = self._graph
+        four = g.op("Expand", x, g.ints(1, self.num_heads, 1, 1))
+        if not self.is_absorbed:
+            return g.reshaped(four, g.concatenated(g.ints(0, self.groups, -1), length, axis=0))
+        return g.reshaped(g.transposed(four, 0, 2, 1, 3), g.concatenated(g.ints(0, 1, -1), length, axis=0))
 
     def _by_group(self, x: Value) -> Value:
         """(B, K, G c) -> (B, G, K, c)."""
@@ -170,11 +193,18 @@ class GraphAttention:
 
     def joined(self, heads: Value, *, of_step: bool, one_query: bool = False) -> Value:
         """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D). `one_query`: W is 1."""
-        g = self._graph
+        g, width = self._graph, self._output[0].shape[1]
         if not self.is_absorbed and not one_query:
+            if self.inner > 1:
+                heads = g.reshaped(heads, (0, self.num_heads, -1, width // self.num_heads))
             heads = g.transposed(heads, 0, 2, 1, 3)  # (B, W, H, e)
-        width = self._output[0].shape[1]
         return g.linear(g.reshaped(heads, (-1, width) if of_step else (0, -1, width)), *self._output)
+
+
+def _halves(weight: Array, bias: Array | None, head_dim: int) -> tuple[Array, Array | None]:
+    """A projection to heads whose pairs of numbers lie as two halves."""
+    order = np.arange(len(weight)).reshape(-1, head_dim // 2, 2).transpose(0, 2, 1).ravel()
+    return weight[order], None if bias is None else bias[order]
 
 
 def _arrays(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[Array, Array | None]:

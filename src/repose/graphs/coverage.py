@@ -39,7 +39,9 @@ SIZES_AND_TRAINING = frozenset(
     ]
 )
 """Fields that change nothing of what is computed but its size, and those that act in training alone."""
-_ANY_VALUE = SIZES_AND_TRAINING | {"residual_weight", "attention_window", "norm_eps", "token_norm_eps"}
+_ANY_VALUE = SIZES_AND_TRAINING | {
+    *("num_kv_heads", "residual_weight", "attention_window", "norm_eps", "token_norm_eps"),
+}
 """Fields of which graphs compute every value."""
 
 

@@ -229,12 +229,13 @@ class _EncoderGraph(_StackGraph):
             x = self.between_layers(x, index)
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
-            queries = attention.turned(attention.queries(y), at)
+            queries = attention.queries(y, at=at)
             keys, vals = attention.keys_and_values(y, values)
-            added = self._spread(attention, bias, has_queries=a.attention_window is not None)
+            added = attention.of_queries(bias, self.length, has_queries=a.attention_window is not None)
             if scores is not None:
-                added = g.add(added, self._spread(attention, scores, has_queries=True))
-            mine = self._spread(attention, own, has_queries=True) if attention.scores.self_score != "keep" else None
+                added = g.add(added, attention.of_queries(scores, self.length, has_queries=True))
+            changes = attention.scores.self_score != "keep"
+            mine = attention.of_queries(own, self.length, has_queries=True) if changes else None
             turned = g.transposed(attention.turned(keys, at), 0, 1, 3, 2)
             out: Attended = attention(queries, Keys(turned, vals), added, before, mine)
             before = out.scores
@@ -243,15 +244,6 @@ class _EncoderGraph(_StackGraph):
         x = g.norm(x, self.stack.final_norm)
         memory = self._memory(x, values)
         return g.model(), memory
-
-    def _spread(self, attention: GraphAttention, x: Value, *, has_queries: bool) -> Value:
-        """(.., 1 or H, q, k), or (q, k) -> what broadcasts against (B, G, W I, K)."""
-        if not (attention.is_absorbed and has_queries):
-            return x
-        # Rows are (query, head): repeat what is alike for all heads, or bring the heads inside.
-        g, h = self.g, attention.num_heads
-        four = g.op("Expand", x, g.ints(1, h, 1, 1))  # (B or 1, H, S, S)
-        return g.reshaped(g.transposed(four, 0, 2, 1, 3), g.concatenated(g.ints(0, 1, -1), self.length, axis=0))
 
     def _memory(self, x: Value, values: Value | None) -> list[Memory]:
         g, memory = self.g, []

@@ -107,6 +107,9 @@ class Architecture:
     """Width of a token embedding (m in arXiv 2410.04731). d_model is this, or twice this with `concat`."""
     num_heads: Count = 8
     """Attention heads."""
+    num_kv_heads: Count | None = None
+    """Heads of keys and values, each read by as many heads of queries as any other: grouped-query attention, or with
+    one, multi-query attention ("none": each head has its own)."""
     head_dim: Count = 64
     """Width of a head's queries, keys and values (r and q in arXiv 2410.04731)."""
     d_ff: Count = 2048
@@ -177,6 +180,11 @@ class Architecture:
                 assert_never(self.values)
 
     @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
     def looks_ahead(self) -> bool:
         """Whether a target position can see later target tokens: true of `sentence` in the decoder, and of it alone."""
         return self.decoder_token_norm == "sentence"
@@ -187,9 +195,9 @@ class Architecture:
 
         `vocab_sizes`: of the source and the target; one for tasks with a single vocabulary; none: without embeddings.
         """
-        inner = self.num_heads * self.head_dim
-        values = inner * self.d_value // (2 if self.values == "both" else 1)
-        attention = 3 * inner * self.d_model + values
+        inner, shared = self.num_heads * self.head_dim, self.kv_heads * self.head_dim
+        values = shared * self.d_value // (2 if self.values == "both" else 1)
+        attention = (2 * inner + shared) * self.d_model + values
         feed_forward = (3 if self.feed_forward in GATED else 2) * self.d_model * self.d_ff
         layers = self.num_encoder_layers * (attention + feed_forward)
         layers += self.num_decoder_layers * (2 * attention + feed_forward)
@@ -272,8 +280,15 @@ def _problems(a: Architecture) -> Iterator[str]:
             f"token_norm_site = {a.token_norm_site!r} has nothing to place while both token norms are 'none': "
             "set encoder_token_norm or decoder_token_norm, or token_norm_site = 'tokens'"
         )
+    if a.num_heads % a.kv_heads > 0:
+        yield (
+            f"num_kv_heads = {a.num_kv_heads} does not divide num_heads = {a.num_heads}: each head of keys is read by "
+            "as many heads of queries as any other"
+        )
     if a.values == "both" and a.num_heads % 2 == 1:
         yield f"values = 'both' divides the heads into halves and needs an even num_heads, not {a.num_heads}"
+    elif a.values == "both" and a.kv_heads % 2 == 1:
+        yield f"values = 'both' divides the heads into halves and needs an even num_kv_heads, not {a.num_kv_heads}"
     if a.positions in ("interleaved", "halves", "printed") and a.d_token % 2 == 1:
         yield f"positions = {a.positions!r} pairs sines with cosines and needs an even d_token, not {a.d_token}"
     if a.positions == "rotary" and a.head_dim % 2 == 1:

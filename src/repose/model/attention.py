@@ -45,7 +45,9 @@ class Attention(nn.Module):
     Vaswani et al. 3.2.2; `QkNorm` says what may happen before the product, `Scores` what between it and the softmax.
 
     Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-14: the token embeddings), or
-    hidden states and token embeddings side by side, each for half of the heads. The scale is 1/sqrt(head_dim);
+    hidden states and token embeddings side by side, each for half of the heads. Heads may share keys and values
+    (`num_kv_heads`: Shazeer 2019, arXiv 1911.02150; Ainslie et al. 2023, arXiv 2305.13245): head k then reads those of
+    group k // (H / G). The scale is 1/sqrt(head_dim);
     eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
     Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
 
@@ -63,28 +65,28 @@ class Attention(nn.Module):
     def __init__(self, a: Architecture, positions: Positions | None) -> None:
         """`positions`: those of the stack, for its self-attention; None for cross-attention, which has none."""
         super().__init__()
-        width = a.num_heads * a.head_dim
-        self.num_heads, self.head_dim = a.num_heads, a.head_dim
+        width, shared = a.num_heads * a.head_dim, a.kv_heads * a.head_dim
+        self.num_heads, self.kv_heads, self.head_dim = a.num_heads, a.kv_heads, a.head_dim
         self.qk_norm = QkNorm(a)
         self.scale = self.qk_norm.scale(a.head_dim**-0.5 if positions is None else positions.scale(a.head_dim))
         self.scores = Scores(a, of_self=positions is not None)
         self.dropout = Dropout(a.attention_dropout)
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
-        self.key = Linear(a.d_model, width, bias=a.attention_bias)
+        self.key = Linear(a.d_model, shared, bias=a.attention_bias)
         self.value: Linear | SideBySide
         match a.values:
             case "both":
-                self.value = SideBySide(a.d_model, a.d_token, width, bias=a.attention_bias)
+                self.value = SideBySide(a.d_model, a.d_token, shared, bias=a.attention_bias)
             case "hidden" | "tokens":
-                self.value = Linear(a.d_value, width, bias=a.attention_bias)
+                self.value = Linear(a.d_value, shared, bias=a.attention_bias)
             case _:
                 assert_never(a.values)
         self.output = Linear(width, a.d_model, bias=a.attention_bias)
         turns = positions is not None and positions.turns
-        stays = self.qk_norm.is_none and not turns
-        self.may_absorb = self.scores.allow_absorption and stays and isinstance(self.value, Linear)
+        stays, of_each = self.qk_norm.is_none and not turns, isinstance(self.value, Linear) and shared == width
+        self.may_absorb = self.scores.allow_absorption and stays and of_each
         """Whether heads may be absorbed, in whole sentences as in decoding; what turns or has a norm is no product of
-        projections, and heads that read different values share none."""
+        projections, heads that read different values share none, and those that share keys leave less to absorb."""
         self.is_absorbed = self.absorbs(ABSORBED_AT)
 
     def absorbs(self, share: float) -> bool:
@@ -117,8 +119,9 @@ class Attention(nn.Module):
         queries, keys = blocks.turn(queries), blocks.turn(keys)
         values = self.value(values_from)
         if self._may_fuse and not packs(queries.device):
-            return self.output(fused(queries, keys, values, blocks, self.scale, self._dropout).to(queries.dtype))
-        of_queries, of_keys = blocks.queries, blocks.keys
+            heads = fused(queries, keys, values, blocks, self.kv_heads, self.scale, self._dropout)
+            return self.output(heads.to(queries.dtype))
+        of_queries, of_keys = blocks.queries, blocks.keys_of(self.kv_heads)
         spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
         heads, _ = self._attend(*spread, blocks, of_keys.sizes, self.scale)
         return self.output(of_queries.gather(heads).to(queries.dtype))
@@ -143,9 +146,10 @@ class Attention(nn.Module):
         """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
         w_q, b_q, w_o, value_bias = self._absorb()
         queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
-        keys = blocks.tokens.spread(keys_from)
-        values = keys if values_from is keys_from else blocks.tokens.spread(values_from)
-        heads, sums = self._attend(queries, keys, values, blocks, blocks.tokens.sizes, 1.0)
+        tokens = blocks.keys_of(1)
+        keys = tokens.spread(keys_from)
+        values = keys if values_from is keys_from else tokens.spread(values_from)
+        heads, sums = self._attend(queries, keys, values, blocks, tokens.sizes, 1.0)
         out = linear(blocks.queries.gather(heads).to(w_o.dtype), w_o, self.output.bias)
         if value_bias is None:
             return out
@@ -203,9 +207,10 @@ class Attention(nn.Module):
 
 def fused(
     queries: Float[Tensor, "R HC"],
-    keys: Float[Tensor, "S HC"],
-    values: Float[Tensor, "S HC"],
+    keys: Float[Tensor, "S GC"],
+    values: Float[Tensor, "S GC"],
     blocks: Blocks | LocalBlocks,
+    groups: int,
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "R HC"]:
@@ -216,10 +221,12 @@ def fused(
     """
     of_queries, of_keys, (block,) = (
         cast(SingleBlockLayout, blocks.queries),
-        cast(SingleBlockLayout, blocks.keys),
+        cast(SingleBlockLayout, blocks.keys_of(groups)),
         blocks.blocks,
     )
     q, k, v = (of.heads(at_least_fp32(x)) for of, x in ((of_queries, queries), (of_keys, keys), (of_keys, values)))
+    if groups < q.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // groups, dim=1) for x in (k, v))
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
     with torch.autocast(q.device.type, enabled=False):
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)

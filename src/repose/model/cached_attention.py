@@ -2,7 +2,8 @@
 
 They are cached in one of two forms of the same mathematics:
 
-    per head   keys W_h^K y and values W_h^V e of every head h: H·C + H·C numbers a token
+    per head   keys W_h^K y and values W_h^V e of every head h: H·C + H·C numbers a token, or where heads share
+               them (`num_kv_heads`), once for each group: G·C + G·C
     absorbed   y and e themselves, once for all heads (`kernels.absorption`): D numbers a token, or D + M
 
 Where heads are wide, as in arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `absorbed` takes
@@ -59,20 +60,21 @@ class MemoryReach(Reach):
 class CachedAttention:
     """The projections of one attention as decoding uses them; the scale is in the queries'.
 
-    Shapes: G = H groups of heads that share keys for `per head`, 1 for `absorbed`; a row has I = H / G queries of each.
+    Shapes: G groups of heads that share keys, 1 for `absorbed`, H where none do; a row has I = H / G queries of each.
     """
 
     def __init__(self, attention: Attention) -> None:
         query, key, value, folded = attention.query, attention.key, attention.value, attention.folded()
         self.is_absorbed, self._value_bias = folded.is_absorbed, folded.value_bias
         self.scores, self.qk_norm = attention.scores, attention.qk_norm
-        self.num_heads, self.num_groups = attention.num_heads, 1 if self.is_absorbed else attention.num_heads
+        self.num_heads, self.num_groups = attention.num_heads, 1 if self.is_absorbed else attention.kv_heads
         self.key, self.value = key, value
         self.query = Affine(folded.query, folded.query_bias, query)
         self.output = Affine(folded.output, folded.output_bias, attention.output)
         if not self.is_absorbed and isinstance(value, Linear) and query.in_features == value.in_features:
             biases = None if folded.query_bias is None else torch.cat([folded.query_bias, key.bias, value.bias])
             self._all = Affine(torch.cat([folded.query, key.weight, value.weight]), biases, query)
+            self._widths = [layer.out_features for layer in (query, key, value)]
 
     def self_attention(
         self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache, reach: StepReach
@@ -81,7 +83,7 @@ class CachedAttention:
         if self.is_absorbed:
             query, key, value = self.query(x), x, values_from
         elif values_from is x:
-            query, key, value = self._all(x).chunk(3, dim=1)
+            query, key, value = self._all(x).split(self._widths, dim=1)
         else:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
         query, key = self.qk_norm.queries(query), self.qk_norm.keys(key)

@@ -32,7 +32,7 @@ class QkNorm(nn.Module):
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
-        self.num_heads = a.num_heads
+        self.head_dim = a.head_dim
         match a.qk_norm:
             case "none":
                 self.gain = None
@@ -61,5 +61,5 @@ class QkNorm(nn.Module):
     def _units(self, rows: Tensor, gain: Tensor | None) -> Tensor:
         """Computed in fp32 at least."""
         wide = at_least_fp32(rows)
-        units = F.normalize(wide.unflatten(-1, (self.num_heads, -1)), dim=-1, eps=EPS).flatten(-2)
+        units = F.normalize(wide.unflatten(-1, (-1, self.head_dim)), dim=-1, eps=EPS).flatten(-2)
         return (units if gain is None else units * gain).to(rows.dtype)

@@ -30,6 +30,8 @@ _ON_A_PAGE = {INK: "ink", GREY: "dim", GRID: "grid", BEHIND: "behind"} | {
 }
 """Names of the CSS variables by which a page chooses colours: a dark one has others."""
 _SERIF = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
+_DATED = {".png": ["Software"], ".svg": ["Date", "Creator"], ".pdf": ["CreationDate", "Creator", "Producer"]}
+"""What of a file's metadata differs from day to day, or from machine to machine."""
 SUFFIXES = (".png", ".svg")
 INCH = 72.0
 """Points."""
@@ -60,6 +62,7 @@ def _style(size: float) -> dict[str, Any]:
         **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
         **{"axes.titlelocation": "left", "axes.axisbelow": True, "grid.color": GRID, "lines.linewidth": 1.4},
         "svg.fonttype": "none",  # text stays text
+        "pdf.fonttype": 42,  # likewise, in fonts that publishers accept
         "svg.hashsalt": "repose",  # ids that would otherwise be random
         "text.hinting": "none",  # letters in a PNG are as wide as `width_of` counts them
         "text.parse_math": False,  # a token may be a dollar sign
@@ -92,9 +95,9 @@ def files_of(out: Path, part: str = "") -> list[Path]:
 
     Raises ConfigError for another suffix.
     """
-    if out.suffix not in ("", *SUFFIXES):
+    if out.suffix not in ("", *_DATED):
         raise ConfigError(
-            f"pictures are written as .png or .svg, not {out.suffix}: give --out one of these, or neither"
+            f"pictures are written as .png, .svg or .pdf, not {out.suffix}: give --out one of these, or none"
         )
     stem = out.with_suffix("").name + (f".{part}" if part else "")
     return [out.with_name(stem + suffix) for suffix in ([out.suffix] if out.suffix else SUFFIXES)]
@@ -107,7 +110,7 @@ def save(figure: Figure, out: Path, part: str = "") -> list[Path]:
     """
     paths = files_of(out, part)
     for path in paths:
-        nothing = {"Software": None} if path.suffix == ".png" else {"Date": None, "Creator": None}
+        nothing = dict.fromkeys(_DATED[path.suffix])
         with replacing_file(path) as temporary:
             figure.savefig(temporary, format=path.suffix[1:], metadata=nothing)
     return paths

@@ -12,6 +12,8 @@ from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import read_runs
 from repose.report.pairs import GREEDY, ComparedSystem, Remarks, left_out
 from repose.report.significance import systems_of
+from repose.report.translations import decoding_of
+from repose.runs.folder import RunFolder
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import checked_path
 
@@ -24,6 +26,10 @@ class Comparison:
     """How much higher one system scores than another on a test set, and how sure that is (docs/significance.md)."""
 
     metric: Metric
+    decoding: str
+    """Whose translations are scored: "greedy", or a beam such as "beam4"."""
+    num_sentences: int
+    """Of the test set; with fewer than 50, the test over sentences calls too many differences significant."""
     scores: tuple[float, ...]
     """Of each run of the system."""
     other_scores: tuple[float, ...]
@@ -56,8 +62,11 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     folders = {name: _folders(name, runs) for name, runs in zip(_NAMES, (system, other), strict=True)}
     if twice := set(folders["system"]) & set(folders["other"]):
         raise ConfigError(f"{min(twice)} is on both sides: name it once")
-    found = read_runs([path for paths in folders.values() for path in paths])
     group_of = {path.resolve(): name for name, paths in folders.items() for path in paths}
+    for path in (path for paths in folders.values() for path in paths):
+        if RunFolder(path).is_under_way:
+            raise DataError(f"{path} is not finished: let it finish first")
+    found = read_runs([path for paths in folders.values() for path in paths])
     runs = [replace(run, group=group_of[run.folder.resolve()]) for run in found.runs]
     unfinished = [run.name for run in runs if not run.done]
     if unfinished or len(runs) < len(group_of):
@@ -79,7 +88,9 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
 def _tested(system: ComparedSystem, other: ComparedSystem, metric: Metric) -> Comparison:
     scores, others = (side.scores(metric) for side in (system, other))
     resampled = (resample(side.statistics, metric) for side in (system, other))
-    return Comparison(metric, tuple(scores), tuple(others), compare_resampled(*resampled), welch(scores, others))
+    decoding = system.decoding or decoding_of(system.runs[0])
+    tested = compare_resampled(*resampled), welch(scores, others)
+    return Comparison(metric, decoding, len(system.statistics[0]), tuple(scores), tuple(others), *tested)
 
 
 def _folders(name: str, runs: Runs) -> list[Path]:

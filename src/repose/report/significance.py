@@ -147,16 +147,17 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     by_text = [Pair(pair.system.counted, pair.other.counted) for pair in both]
     over_seeds = any(of_seeds(_sides(greedy, "bleu")))
     said = [*remarks.of_scores, *remarks.of_texts, *([] if by_text or over_seeds else without)]
-    said = list(dict.fromkeys([*said, *small_sets(sizes, "sentences")]))
+    few = small_sets(sizes, "sentences")
+    said = list(dict.fromkeys([*said, *few]))
     tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if by_chrf := [pair for pair in counted if pair.has_scores("chrf")]:
-        tables.append(_over_sentences(by_chrf, "chrf", []))
+        tables.append(_over_sentences(by_chrf, "chrf", few))
     if any(of_seeds(_sides(by_chrf, "chrf"))):
         tables.append(_over_seeds(by_chrf, [], "chrf"))
     if by_text:
-        tables.append(_over_sentences(by_text, "bleu", without, name="significance-greedy"))
+        tables.append(_over_sentences(by_text, "bleu", [*without, *few], name="significance-greedy"))
     if over_seeds:
         tables.append(_over_seeds(greedy, [] if by_text else without))
     if single := [pair for pair in counted if pair.single]:

@@ -5,18 +5,17 @@ directory can be uploaded as it is. It is written with the model, and again when
 """
 
 import hashlib
-import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from repose.config.experiment import Experiment
-from repose.data.language import base_code
+from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
 from repose.runs.folder import RunConfig, RunFolder
 from repose.runs.records import EndRecord
 from repose.saved_model import directory as model_dir
+from repose.saved_model.card import FENCE, head, loading
 from repose.system.files import read_file, write_file
 from repose.system.terminal import counted, duration
 from repose.tasks.base import Card
@@ -24,8 +23,7 @@ from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
-_CODE = re.compile("[a-z]{2,3}")
-_FENCE, _SCORES = "---\n", "## Scores"
+_SCORES = "## Scores"
 
 
 def write_card(folder: Path) -> None:
@@ -44,7 +42,7 @@ def waits_for_scores(model: Path) -> bool:
         text = read_file(model / model_dir.CARD)
     except OSError:
         return True
-    return text.startswith(_FENCE.encode()) and f"\n{_SCORES}\n".encode() not in text
+    return text.startswith(FENCE.encode()) and f"\n{_SCORES}\n".encode() not in text
 
 
 def card(config: RunConfig, run: RunFolder | None = None) -> str:
@@ -60,7 +58,7 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
         f"# {of_task.title}, run {config.run_id}\n",
         *([f"> **Warning.** {warning}\n"] if warning else []),
         _what(config, of_task),
-        _loading(of_task),
+        loading(of_task.use, of_task.in_python),
         _section("Intended use and limits", *of_task.limits, *_licence(experiment)),
         _section("Data", *config.report),
         _section("Training", *_training(experiment, end)),
@@ -75,17 +73,13 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
     """Front matter."""
     preset = preset_name(config.experiment.architecture)
-    codes = list(map(base_code, of_task.languages))
     fields: dict[str, Any] = {
-        "language": [code for code in dict.fromkeys(codes) if _CODE.fullmatch(code)],
-        "library_name": "repose",
         "pipeline_tag": of_task.pipeline,
         "tags": ["repose", *([preset] if preset else [])],
         "metrics": ["bleu", "chrf"] if of_task.pipeline == "translation" else [],
         "model-index": [] if scored is None else _index(config, of_task, *scored),
     }
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items() if value]
-    return f"{_FENCE}{''.join(lines)}{_FENCE}"
+    return head(of_task.languages, fields)
 
 
 def _index(config: RunConfig, of_task: Card, split: str, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -129,17 +123,13 @@ def _what(config: RunConfig, of_task: Card) -> str:
     named = f" of the preset `{preset}` ({PRESETS[preset].summary})" if preset else ""
     return (
         f"{of_task.what}{named}, trained with repose {config.versions.get('repose', '')}: d_model {a.d_model}, "
-        f"{a.num_encoder_layers} + {a.num_decoder_layers} layers, {a.num_heads} heads of {a.head_dim}, d_ff {a.d_ff}.\n"
+        f"{a.num_encoder_layers} + {a.num_decoder_layers} layers, {_heads(a)}, d_ff {a.d_ff}.\n"
     )
 
 
-def _loading(of_task: Card) -> str:
-    python = f"```python\nimport repose\n\n{of_task.in_python}\n```\n\n" if of_task.in_python else ""
-    return (
-        f"## How to load\n\n```sh\n{of_task.use}\n```\n\n{python}"
-        "`FOLDER` is this folder, or `hf://owner/name` where it is on a hub (`pip install 'repose-nmt[hub]'`). Loading "
-        "executes nothing that is in it, and compares each file with its SHA-256.\n"
-    )
+def _heads(a: Architecture) -> str:
+    shared = "" if a.kv_heads == a.num_heads else f" that share {counted(a.kv_heads, 'head')} of keys and values"
+    return f"{a.num_heads} heads of {a.head_dim}{shared}"
 
 
 def _licence(experiment: Experiment) -> Iterator[str]:

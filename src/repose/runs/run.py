@@ -9,7 +9,9 @@ from typing import Any
 
 from repose.config.experiment import Experiment
 from repose.config.run_id import run_id
+from repose.data.bpe_dropout import Merges
 from repose.data.language import UNKNOWN
+from repose.data.tokenizer import Tokenizer
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
@@ -152,7 +154,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     get_task(experiment.training.task).check_sets(experiment, data)
     digests, table = digests_of(experiment, data), _position_table(experiment)
     identity = run_id(experiment, digests)
-    claim(folder, experiment, identity, digests, data, lambda config: _check_initial_weights(config, data, table))
+    claim(folder, experiment, identity, digests, data, lambda config: _check_start(config, data, table))
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
     if RunFolder(folder).has_other_code:
@@ -160,11 +162,14 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     return data, table, identity
 
 
-def _check_initial_weights(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:
-    """Raises where the training cannot begin with the model of its `init_from`."""
+def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:
+    """Raises where the training cannot begin with the model of its `init_from`, or cut words anew in each epoch."""
     training = config.experiment.training
     if training.init_from is not None:
         get_task(training.task).start_of(_job(config, data, table))
+    if training.bpe_dropout:
+        for side in ("src", "tgt"):
+            Merges(Tokenizer.load(data.tokenizer_path(side)))
 
 
 def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:

@@ -120,11 +120,24 @@ def save(
     config_text = json.dumps(sealed({**config, **extra}), indent=2, ensure_ascii=False) + "\n"
     files = {**contents, CARD: card.encode(), CONFIG: config_text.encode()}
     place = folder.resolve()
-    if place.is_dir() and not (place / CONFIG).exists() and any(place.iterdir()):
+    if _holds_another(place):
         raise CheckpointError(f"{folder} holds something other than a model: choose a new or empty folder")
     with replacing_folder(place, keep_all_but=files) as temporary:
         for name, data in files.items():
             (temporary / name).write_bytes(data)
+
+
+def _holds_another(place: Path) -> bool:
+    """Whether a folder holds something, and no model: a run directory and others have a config.json, too."""
+    if not place.is_dir() or not any(place.iterdir()):
+        return False
+    try:
+        config = json.loads((place / CONFIG).read_bytes())
+    except OSError:
+        return True
+    except (ValueError, RecursionError):  # a damaged model is written anew
+        return not (place / WEIGHTS).exists()
+    return not (isinstance(config, dict) and "format_version" in config)
 
 
 def change_config(folder: Path, values: Mapping[str, object]) -> None:

@@ -25,6 +25,7 @@ from repose.decoding.translator import LOOKS_AHEAD, MODEL_KIND
 from repose.model.transformer import Transformer, build
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
+from repose.saved_model.card import TRANSLATE, TRANSLATE_IN_PYTHON
 from repose.system.device import one_thread
 from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
@@ -156,11 +157,11 @@ class TranslationTask(Task):
         return Card(
             title,
             "A translation model",
-            "echo 'A sentence.' | repose translate FOLDER",
+            TRANSLATE,
             languages=tuple(code for code in codes if code != UNKNOWN),
             pipeline="translation",
             limits=limits,
-            in_python='repose.load("FOLDER").translate(["A sentence."])[0].text',
+            in_python=TRANSLATE_IN_PYTHON,
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:

@@ -24,13 +24,13 @@ def test_there_and_back(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 6))
     assert torch.equal(cut.queries.gather(join(split(cut.queries.spread(rows), cut.queries.sizes))), rows)
-    assert not cut.keys.spread(rows).isnan().any()
+    assert not cut.keys_of(2).spread(rows).isnan().any()
 
 
 def test_gradients(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 4, dtype=torch.float64)).requires_grad_()
-    assert torch.autograd.gradcheck(cut.keys.spread, (rows,))
+    assert torch.autograd.gradcheck(cut.keys_of(2).spread, (rows,))
     assert torch.autograd.gradcheck(cut.queries.gather, (cut.queries.spread(rows).detach().requires_grad_(),))
 
 

@@ -6,7 +6,6 @@ alone and small enough to stay in the cache. Elsewhere one block is all sentence
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -56,8 +55,7 @@ class Blocks(Reach):
         of_keys = of_queries if keys is queries else layout(keys, parts, num_heads)
         self.queries: Layout = of_queries
         """Each block's queries: b*h matrices of q rows."""
-        self.keys: Layout = of_keys
-        """Each block's keys or values: b*h matrices of k rows."""
+        self._of_keys: dict[int, Layout] = {num_heads: of_keys}
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
         device, layouts = queries.mask.device, (of_queries, of_keys)
@@ -78,10 +76,12 @@ class Blocks(Reach):
         """Queries or keys as they enter the scores."""
         return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
 
-    @cached_property
-    def tokens(self) -> "Layout":
-        """Each block's rows of the keys' side for all heads at once: b matrices of k rows."""
-        return (PackedLayout if self._packing.packs else PaddedLayout)(self._packing, self._parts, 1)
+    def keys_of(self, groups: int) -> "Layout":
+        """Each block's keys or values, b*g matrices of k rows: the heads of a group read the same ones."""
+        if groups not in self._of_keys:
+            layout = PackedLayout if self._packing.packs else PaddedLayout
+            self._of_keys[groups] = layout(self._packing, self._parts, groups)
+        return self._of_keys[groups]
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
         """What is said of queries and keys in each block, (b*h, q, k), as one tensor; zeros at the padding."""

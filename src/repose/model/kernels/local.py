@@ -58,15 +58,12 @@ class LocalBlocks(Reach):
         sizes = [(self._num_chunks * self.num_sentences * self.num_heads, self._width)]
         return ChunkLayout(sizes, self.num_heads, self._spread, self._gather)
 
-    @property
-    def keys(self) -> "ChunkLayout":
-        """All neighbourhoods' keys or values: B*n*h matrices of 3w rows."""
-        return self._neighbourhoods_of(self.num_heads)
-
-    @property
-    def tokens(self) -> "ChunkLayout":
-        """The same for all heads at once: B*n matrices of 3w rows."""
-        return self._neighbourhoods_of(1)
+    def keys_of(self, groups: int) -> "ChunkLayout":
+        """All neighbourhoods' keys or values, B*n*g matrices of 3w rows: the heads of a group read the same ones."""
+        length = self._width * (2 + self._chunks_after)
+        spread = partial(self._spread_neighbourhoods, groups)
+        sizes = [(self._num_chunks * self.num_sentences * groups, length)]
+        return ChunkLayout(sizes, groups, spread, self._gather)
 
     def _spread(self, rows: Float[Tensor, "R HC"]) -> Tensor:
         return _of_heads(self._chunks(self._packing.pad(rows)), self.num_heads)
@@ -74,12 +71,6 @@ class LocalBlocks(Reach):
     def _gather(self, flat: Tensor) -> Float[Tensor, "R HC"]:
         grid = flat.view(self.num_sentences, self._num_chunks, self.num_heads, self._width, -1).transpose(2, 3)
         return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
-
-    def _neighbourhoods_of(self, num_heads: int) -> "ChunkLayout":
-        length = self._width * (2 + self._chunks_after)
-        spread = partial(self._spread_neighbourhoods, num_heads)
-        sizes = [(self._num_chunks * self.num_sentences * num_heads, length)]
-        return ChunkLayout(sizes, num_heads, spread, self._gather)
 
     def _spread_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
         return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
