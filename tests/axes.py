@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
-from repose.model.architecture import Architecture
+from repose.model.architecture import DROPOUTS, Architecture
 
 NAMED: dict[str, tuple[Any, ...]] = {
     name: (False, True) if kind is bool else get_args(kind)
@@ -22,6 +22,13 @@ AXES: dict[str, tuple[Any, ...]] = {
     "num_kv_heads": (None, 1),
 }
 """These, and the axes that are numbers, with two values of each."""
+SIZES = frozenset(
+    [
+        *("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers", "max_length"),
+        *("norm_eps", "token_norm_eps", *DROPOUTS),
+    ]
+)
+"""Fields that are no axes: any number will do."""
 DEFAULTS = {field.name: field.default for field in fields(Architecture)}
 """Of all fields."""
 

@@ -285,10 +285,29 @@ def test_a_model_with_one_vocabulary_is_trained_further_and_measured_anew(
         assert code == 0, err
 
 
+def test_words_that_cannot_be_cut_anew_are_told_before_the_run_begins(run: Run, tmp_path: Path) -> None:
+    pairs = write_pairs(tmp_path / "first.tsv", 0, 100)
+    one = ("--set", "training.epochs=1", "--workers", 1, "--config", "default", "--set", "tokenizer.kind=unigram")
+    anew = ("--set", "training.bpe_dropout=0.1")
+    wanted = (
+        "repose: training.bpe_dropout needs a tokenizer of kind 'bpe', not 'unigram': set tokenizer.kind = 'bpe' or"
+    )
+    code, _, err = run("train", pairs, "--out", tmp_path / "first", *SETTINGS, *one, *anew)
+    assert (code, wanted in err, (tmp_path / "first").exists()) == (2, True, False)
+    code, _, err = run("train", pairs, "--out", tmp_path / "first", *SETTINGS, *one)
+    assert code == 0, err
+    code, _, err = run(
+        "train", "--from", tmp_path / "first", pairs, "--out", tmp_path / "further", "--workers", 1, *anew
+    )
+    assert (code, wanted in err, (tmp_path / "further" / "config.json").exists()) == (2, True, False)
+
+
 def test_fine_tuning_keeps_the_architecture(trained: Path, run: Run, tmp_path: Path) -> None:
     code, _, err = run("train", "--from", trained, "a.tsv", "-o", tmp_path / "x", "--preset", "baseline")
     assert code == 2
     assert "keeps its architecture" in err
+    code, _, err = run("train", "--from", trained, "a.tsv", "-o", tmp_path / "x", "--set", "tokenizer.vocab_size=500")
+    assert (code, err.endswith("keeps its tokenizers: leave out tokenizer.vocab_size\n")) == (2, True)
     code, _, err = run("train", "--from", tmp_path / "none", "a.tsv", "-o", tmp_path / "x")
     assert code == 1
     assert "does not exist" in err

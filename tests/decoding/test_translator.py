@@ -25,6 +25,7 @@ from repose.decoding.load import load
 from repose.decoding.sampling import Sampling
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.translator import MODEL_KIND, Translator
+from repose.exporting.card import card as card_of_export
 from repose.graphs.stacks import graphs_of
 from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset
@@ -510,6 +511,36 @@ def test_a_model_from_a_loop_of_ones_own_is_saved_and_used_as_any_other(reversin
     (tmp_path / "mine" / "thesis.tex").touch()
     with pytest.raises(CheckpointError, match="something other than a model"):
         reversing.save(tmp_path / "mine")
+
+
+@pytest.mark.parametrize("content", ['{"experiment": {}, "run_id": "0123"}', '{"mine": 1}', "no JSON", "[]"])
+def test_a_model_is_not_saved_over_a_run_or_over_other_files(
+    reversing: Translator, tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(CheckpointError, match="something other than a model: choose a new or empty folder"):
+        reversing.save(tmp_path)
+    assert [path.read_text() for path in tmp_path.iterdir()] == [content]
+
+
+def test_a_damaged_model_can_be_saved_anew(reversing: Translator, tmp_path: Path) -> None:
+    reversing.save(tmp_path / "model")
+    (tmp_path / "model" / "config.json").write_text("{")
+    reversing.save(tmp_path / "model")
+    assert load(tmp_path / "model", engine="torch").config["src_lang"] == "und"
+
+
+def test_the_card_of_a_saved_model_has_a_header_and_says_how_it_is_loaded(
+    reversing: Translator, tmp_path: Path
+) -> None:
+    reversing.save(tmp_path / "model", src_lang="pt")
+    text = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    header = '---\nlanguage: ["pt"]\nlibrary_name: "repose"\npipeline_tag: "translation"\ntags: ["repose"]\n---\n'
+    assert text.startswith(header)
+    assert "## How to load\n\n```sh\necho" in text
+    assert 'repose.load("FOLDER")' in card_of_export(text, "onnx", ['repose.load("FOLDER")'])
+    with pytest.raises(ConfigError, match="src_lang should be a code such as 'pt', not 'x y'"):
+        reversing.save(tmp_path / "other", src_lang="x y")
 
 
 def test_what_a_model_says_of_its_text_is_saved_and_its_run_is_not(reversing: Translator, tmp_path: Path) -> None:

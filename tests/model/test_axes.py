@@ -12,6 +12,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from tests.axes import AXES, DEFAULTS, NAMED, architecture
+from tests.axes import SIZES as NO_AXES
 from torch import nn
 
 from repose.model.architecture import Architecture
@@ -22,6 +23,11 @@ SIZES: dict[str, Any] = {"d_token": 8, "num_heads": 2, "head_dim": 4, "d_ff": 16
 SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
 IDS = torch.tensor([[2, 8, 9, 4, 5, 6, 7, 3], [2, 6, 3, 0, 0, 0, 0, 0]])
 OTHERS = [(axis, value) for axis, values in AXES.items() for value in values if value != DEFAULTS[axis]]
+
+
+def test_every_field_is_an_axis_or_a_size() -> None:
+    """A new one that is a number goes into `AXES` of tests/axes.py, with a second value: or no test would try it."""
+    assert sorted([*AXES, *NO_AXES]) == sorted(DEFAULTS)
 
 
 def pairs(axis: str, value: object) -> Iterator[tuple[Architecture, Architecture]]:

@@ -54,6 +54,10 @@ def test_curves(run: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "tf_loss there" in out
     assert err == f"wrote {tmp_path / 'c.svg'}, {tmp_path / 'c.json'}\n"
+    code, _, err = run("curves", RESULTS / "demo", "--out", tmp_path / "c.pdf")
+    assert (code, (tmp_path / "c.pdf").read_bytes()[:5]) == (0, b"%PDF-")
+    code, _, err = run("curves", RESULTS / "demo", "--out", tmp_path / "c.eps")
+    assert (code, "are written as .png, .svg or .pdf, not .eps" in err) == (2, True)
     code, _, err = run("curves", RESULTS / "demo", "--metric", "tf_accurcy")
     assert (code, err) == (2, "repose: there is no metric 'tf_accurcy': did you mean 'tf_accuracy'?\n")
     code, _, err = run("curves", RESULTS / "demo", "--metric", "bleu")

@@ -28,6 +28,7 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert back.sentences.value < 0
     greedy = repose.compare(folders["good"], folders["base"], decoding="greedy")
     assert greedy.sentences.value == 0.0, "all are the references"
+    assert greedy.decoding == "greedy"
     alone = repose.compare(folders["good"][0], folders["base"][0])
     assert (alone.seeds, alone.safe) == (None, False)
 

@@ -530,7 +530,14 @@ def test_few_sentences_are_said_and_fewer_are_not_tested(made: Any) -> None:
         made.corpus(corpus, num_test=number)
         for system in ("base", "good"):
             made.add(system, corpus=corpus)
-    found = tables(made, "base")["significance"]
+    every = tables(made, "base")
+    few = "with fewer than 50, the bootstrap"
+    assert [name for name, one in every.items() if few in " ".join(one.keys)] == [
+        "significance",
+        "significance-chrf",
+        "significance-greedy",
+    ]
+    found = every["significance"]
     assert names(found) == [("good", "base")]
     assert found.small_sets == {"tales"}
     said = " ".join(found.keys)
