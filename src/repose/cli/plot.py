@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True, name="plot", help="Plot position tables, attention and learning curves (extra `plot`)."
 )
 
-Out = Annotated[Path, Option("--out", "-o", help="A .png, .svg or .pdf file; without a suffix, the first two are written.")]
+Out = Annotated[Path, Option("--out", "-o", help="A .png, .svg or .pdf file (without a suffix: the first two).")]
 Font = Annotated[Path | None, Option(help="Font file for labels in a script that no installed font covers.")]
 
 
