@@ -1,0 +1,71 @@
+"""How fast trained models translate a text of their own: runs in turn, in batches and one sentence after the other.
+
+    python benchmarks/translate_runs.py RUN RUN ... --text test.zh --out FILE
+
+Each run translates the first sentences of the text with ONNX Runtime in fp32, one process of one thread; then the next
+one does, and so on in each round, A B C B C A ... Rates are sentences a second; what counts is the median over rounds.
+Unlike `decode.py`, which has every contestant write as many tokens, this measures translations as they are.
+"""
+
+import argparse
+import datetime
+import itertools
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import repose
+from interleave import machine, write
+from repose.decoding.translator import Translator
+
+BEAMS = (1, 4)
+
+
+def rate(translator: Translator, sources: Sequence[str], beam_size: int, *, alone: bool) -> float:
+    """Sentences a second."""
+    start = time.perf_counter()
+    for batch in ([source] for source in sources) if alone else [sources]:
+        translator.translate(batch, beam_size=beam_size)
+    return len(sources) / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """Measures and writes the record."""
+    parser = argparse.ArgumentParser(description="Sentences per second of trained models, in turn.")
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--text", type=Path, required=True, help="one sentence a line")
+    parser.add_argument("--sentences", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="write the result as JSON")
+    arguments = parser.parse_args()
+    sources = arguments.text.read_text(encoding="utf-8").splitlines()[: arguments.sentences]
+    translators = [repose.load(run, engine="onnx", workers=1) for run in arguments.runs]
+    ways = list(itertools.product(BEAMS, (False, True)))
+    found: dict[str, dict[str, list[float]]] = {run.name: {_name(*way): [] for way in ways} for run in arguments.runs}
+    for translator in translators:
+        translator.translate(sources[:50])
+    for number in range(arguments.rounds):
+        turn = number % len(translators)
+        order = [*range(turn, len(translators)), *range(turn)]
+        for (beam_size, alone), index in itertools.product(ways, order):
+            some = sources[:100] if alone else sources
+            found[arguments.runs[index].name][_name(beam_size, alone)].append(
+                rate(translators[index], some, beam_size, alone=alone)
+            )
+    medians = {run: {way: statistics.median(rates) for way, rates in of_run.items()} for run, of_run in found.items()}
+    for run, rates in medians.items():
+        print(run, *(f"{way} {figure:,.0f}" for way, figure in rates.items()), sep="\n  ")
+    if arguments.out is not None:
+        settings = {"sentences": len(sources), "rounds": arguments.rounds, "engine": "onnx", "precision": "fp32"}
+        about = {"benchmark": "translate_runs", "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        content = {**about, "machine": machine(), "settings": settings, "medians": medians, "rates": found}
+        write(arguments.out, content)
+
+
+def _name(beam_size: int, alone: bool) -> str:
+    return f"{'greedy' if beam_size == 1 else f'beam {beam_size}'}, {'alone' if alone else 'in batches'}"
+
+
+if __name__ == "__main__":
+    main()
