@@ -332,7 +332,8 @@ class RunFolder:
     def is_under_way(self) -> bool:
         """Whether the checkpoint is of a training that is not over; not where there is none that can be read."""
         try:
-            return _state(self.checkpoint)["done"] is None
+            state = _state(self.checkpoint)
+            return state.get("done") is None and state.get("status") != "done"  # as earlier versions called it
         except _NO_HEAD:
             return False
 
@@ -411,7 +412,7 @@ def _head(path: Path) -> dict[str, Any]:
 def _state(checkpoint: Path) -> dict[str, Any]:
     """Where a training stands, by the head of its checkpoint. Raises one of `_NO_HEAD` for any other file."""
     metadata = _head(checkpoint)["__metadata__"]
-    text, crc32 = metadata["state"], metadata["state_crc32"]
-    if int(crc32, 16) != zlib.crc32(text.encode()):
+    text, crc32 = metadata["state"], metadata.get("state_crc32")  # which earlier versions did not write
+    if crc32 is not None and int(crc32, 16) != zlib.crc32(text.encode()):
         raise ValueError(crc32)
     return json.loads(text)

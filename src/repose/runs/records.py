@@ -220,8 +220,8 @@ def completed(records: Records, config: Mapping[str, Any], model: Mapping[str, A
     return dataclasses.replace(records, data=data, end=end)
 
 
-def _reason(text: str) -> EndReason:
-    """What a sentence in an old log says about why a training was done."""
+def old_reason(text: str) -> EndReason:
+    """What a sentence in an old checkpoint or log says about why a training was done."""
     return next((reason for pattern, reason in _REASONS.items() if re.match(pattern, text)), EndReason.UPDATES)
 
 
@@ -258,7 +258,7 @@ def _end(training: Sequence[Record], config: Mapping[str, Any], log: Path) -> En
     at, why = ended
     seconds = float(last.get("wall", {}).get("seconds", 0.0))
     place = {"update": int(last["update"]), "epoch": int(last["epoch"])}
-    return EndRecord(status=RunStatus.DONE, reason=_reason(why), **place, seconds=seconds, at=at)
+    return EndRecord(status=RunStatus.DONE, reason=old_reason(why), **place, seconds=seconds, at=at)
 
 
 def _number(text: str) -> int:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from repose.config.run_id import id_of_numbers
 from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason
+from repose.runs.records import EndReason, old_reason
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import remove_half_written, replacing_file
 from repose.training.job import TrainingJob
@@ -32,6 +32,8 @@ from repose.training.learner import Learner
 from repose.training.schedule import Plateau
 
 FORMAT = "repose training state 2"
+_OLD_FORMAT = "repose training state 1"
+"""Without checksums, its end in words, and other names for two fields of `State`."""
 
 
 @dataclasses.dataclass
@@ -79,9 +81,9 @@ class State:
     threads: int
     """Threads of each worker, on a CPU."""
     all_workers: tuple[int, ...] = ()
-    """Every number of workers that the training has had, in order."""
+    """Every number of workers that the training has had, in order; none in checkpoints of earlier versions."""
     device: str = ""
-    """The kind of device that the workers are on, cpu or cuda; "" before there are any."""
+    """The kind of device that the workers are on, cpu or cuda; "" in checkpoints of earlier versions."""
     update: int = 0
     """Optimizer steps taken."""
     epoch: int = 0
@@ -111,8 +113,8 @@ class State:
     """Validations whose weights the model is made of: updates and validation loss."""
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what follows was written after the checkpoint."""
-    metrics_crc32: int = 0
-    """Checksum of those bytes."""
+    metrics_crc32: int | None = 0
+    """Checksum of those bytes; None where an earlier version wrote the checkpoint."""
     done: EndReason | None = None
     """Why the training is over, once it is."""
 
@@ -146,10 +148,23 @@ class State:
     @classmethod
     def from_json(cls, text: str) -> "State":
         """The inverse of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
-        return _STATE.validate_python(json.loads(text))
+        fields: dict[str, Any] = json.loads(text)
+        if "status" in fields:
+            _convert_old(fields)
+        return _STATE.validate_python(fields)
 
 
 _STATE = TypeAdapter(State)
+
+
+def _convert_old(fields: dict[str, Any]) -> None:
+    """The fields that a checkpoint of `_OLD_FORMAT` has, as today's."""
+    status, reason = fields.pop("status"), fields.pop("reason")
+    fields["done"] = old_reason(reason) if status == "done" else None
+    fields["snapshots"] = fields.pop("kept")
+    fields["metrics_crc32"] = None
+    is_translated = fields["batch"] > 0 or fields["validated"] == fields["update"]
+    fields["translated"] = fields["epoch"] - (not is_translated)
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: State) -> None:
@@ -192,10 +207,10 @@ def read_state(path: Path, run_id: str) -> State:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-        if metadata.get("format") != FORMAT:
+        if metadata.get("format") not in (FORMAT, _OLD_FORMAT):
             raise CheckpointError(f"{path} is no checkpoint of this version: train in a new run directory")
         text = metadata["state"]
-        if int(metadata["state_crc32"], 16) != _checksum_of(text):
+        if metadata["format"] == FORMAT and int(metadata["state_crc32"], 16) != _checksum_of(text):
             raise _damaged(path)
         state = State.from_json(text)
     except CheckpointError:
@@ -227,7 +242,7 @@ def load(path: Path, tensors: Mapping[str, Tensor]) -> None:
                 if name in tensors:
                     with torch.no_grad():
                         tensors[name].copy_(tensor)
-        if int(metadata["tensors_crc32"], 16) != checksum:
+        if metadata["format"] != _OLD_FORMAT and int(metadata["tensors_crc32"], 16) != checksum:
             raise _damaged(path)
     except CheckpointError:
         raise
