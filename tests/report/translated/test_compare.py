@@ -1,8 +1,12 @@
 """Two systems compared from Python."""
 
+import json
+import zlib
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import repose
 from repose.report.significance import significance_tables
@@ -49,6 +53,13 @@ def test_what_cannot_be_compared_is_told(made: Any) -> None:
         repose.compare(base, good, metric="ter")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="decoding is 'beam9': give 'greedy'"):
         repose.compare(base, good, decoding="beam9")
+    (good / "state").mkdir()
+    state = json.dumps({"done": None})
+    head = {"state": state, "state_crc32": f"{zlib.crc32(state.encode()):08x}"}
+    save_file({"weight": np.zeros(1, np.float32)}, good / "state" / "last.safetensors", metadata=head)
+    with pytest.raises(DataError, match=r"good-s0 is not finished: let it finish first$"):
+        repose.compare(base, good)
+    (good / "state" / "last.safetensors").unlink()
     (good / "hypotheses" / "test.beam4.txt").unlink()
     with pytest.raises(DataError, match="good-s0; "):
         repose.compare(base, good)
