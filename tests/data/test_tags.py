@@ -51,5 +51,7 @@ def test_an_encoder_reads_the_tag_before_a_text() -> None:
 def test_a_tag_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match="made without tags"):
         with_tag(Tokenizer.train(LINES, kind="bpe", vocab_size=400), [START, END], "pt")
-    with pytest.raises(ConfigError, match=r"'gl'.* leave it out .*corpus\.synthetic_tag=none"):
+    with pytest.raises(ConfigError, match=r"'gl': known are pt, BT$"):  # in `repose translate --to gl`
         with_tag(tokenizer("bpe"), [START, END], "gl")
+    with pytest.raises(ConfigError, match=r"'gl'.*: leave the tag out .*corpus\.synthetic_tag=none"):  # in training
+        TaggingEncoder(tokenizer("bpe")).encode_batch([src for src, _ in TaggedPairs([("o gato", "x")], "gl")])
