@@ -71,6 +71,8 @@ class CachedAttention:
         self.key, self.value = key, value
         self.query = Affine(folded.query, folded.query_bias, query)
         self.output = Affine(folded.output, folded.output_bias, attention.output)
+        self._all: Affine | None = None
+        """All three projections, where they read the same."""
         if not self.is_absorbed and isinstance(value, Linear) and query.in_features == value.in_features:
             biases = None if folded.query_bias is None else torch.cat([folded.query_bias, key.bias, value.bias])
             self._all = Affine(torch.cat([folded.query, key.weight, value.weight]), biases, query)
@@ -82,7 +84,7 @@ class CachedAttention:
         """Attention to the row's tokens so far, this one included."""
         if self.is_absorbed:
             query, key, value = self.query(x), x, values_from
-        elif values_from is x:
+        elif values_from is x and self._all is not None:
             query, key, value = self._all(x).split(self._widths, dim=1)
         else:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
