@@ -121,7 +121,7 @@ def test_files_numbers_and_table_belong_together(tmp_path: Path) -> None:
 
 
 BAD = {
-    "suffix": ({"out": "p.pdf"}, "not .pdf"),
+    "suffix": ({"out": "p.eps"}, "not .eps"),
     "kind": ({"kinds": ["interleavd"]}, "did you mean 'interleaved'"),
     "odd width": ({"width": 7}, "even width"),
     "no positions": ({"length": 1}, "at least 2 positions"),

@@ -55,7 +55,7 @@ PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 
 def checked_language(name: str, code: object) -> str:
     """A language's code that is given as `name`. Raises ConfigError for what is none."""
-    if not isinstance(code, str) or not code.isprintable() or " " in code:
+    if not isinstance(code, str) or not code.isprintable():
         raise ConfigError(f"{name} should be a code such as 'pt', not {code!r}")
     return code
 
