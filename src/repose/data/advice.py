@@ -71,7 +71,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.MARKUP: ("Tags", "Remove the tags, and the lines that hold nothing else."),
     Kind.PREFIX: (
         "The same beginning",
-        "Cut it off, unless it is a language tag that you mean to type before each sentence.",
+        "Cut it off, unless the sentences really begin so, or it is a language tag that you mean to type before each.",
     ),
     Kind.CONTROL: (
         "Control characters, invisible marks, or text decoded wrongly",
