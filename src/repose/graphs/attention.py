@@ -103,7 +103,7 @@ class GraphAttention:
         weight = np.concatenate([w for w, _ in of_x])
         bias = None if of_x[0][1] is None else np.concatenate([b for _, b in of_x if b is not None])
         rows = g.linear(x, weight, bias)
-        if self.inner == 1:
+        if self.inner == 1:  # parts of one width: reshaped once instead of one by one
             rows = g.reshaped(rows, (0, len(of_x) * self.groups, 1, -1))
             queries, *found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
         else:

@@ -63,10 +63,11 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     if twice := set(folders["system"]) & set(folders["other"]):
         raise ConfigError(f"{min(twice)} is on both sides: name it once")
     group_of = {path.resolve(): name for name, paths in folders.items() for path in paths}
-    for path in (path for paths in folders.values() for path in paths):
+    every = [path for paths in folders.values() for path in paths]
+    for path in every:
         if RunFolder(path).is_under_way:
             raise DataError(f"{path} is not finished: let it finish first")
-    found = read_runs([path for paths in folders.values() for path in paths])
+    found = read_runs(every)
     runs = [replace(run, group=group_of[run.folder.resolve()]) for run in found.runs]
     unfinished = [run.name for run in runs if not run.done]
     if unfinished or len(runs) < len(group_of):

@@ -11,7 +11,6 @@ from repose.config.experiment import Experiment
 from repose.config.run_id import run_id
 from repose.data.bpe_dropout import Merges
 from repose.data.language import UNKNOWN
-from repose.data.tokenizer import Tokenizer
 from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
@@ -164,12 +163,13 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
 
 def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:
     """Raises where the training cannot begin with the model of its `init_from`, or cut words anew in each epoch."""
-    training = config.experiment.training
+    training, job = config.experiment.training, _job(config, data, table)
+    task = get_task(training.task)
     if training.init_from is not None:
-        get_task(training.task).start_of(_job(config, data, table))
+        task.start_of(job)
     if training.bpe_dropout:
-        for side in ("src", "tgt"):
-            Merges(Tokenizer.load(data.tokenizer_path(side)))
+        for tokenizer in task.tokenizers(job):
+            Merges(tokenizer)
 
 
 def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
