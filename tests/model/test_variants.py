@@ -14,7 +14,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from repose.model.architecture import Architecture, InputNorm, Norm, SelfScore
 from repose.model.attention import Attention
 from repose.model.audit import audit
-from repose.model.cached_attention import CachedAttention
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
@@ -188,12 +187,12 @@ def test_shared_heads_take_less_of_the_cache() -> None:
     sizes = []
     for num in (None, 2, 1):
         model = build(dataclasses.replace(a, num_kv_heads=num), src_vocab_size=50, tgt_vocab_size=50).eval()
-        attention = model.decoder.layers[0].self_attention
         with torch.no_grad():
-            cached = CachedAttention(attention)
-        assert not cached.is_absorbed
-        sizes.append(cached.num_groups)
-    assert sizes == [4, 2, 1]
+            state = model.start(model.encode(torch.tensor([[2, 5, 3]])))
+            model.step(torch.tensor([2]), state)
+        ((keys, values),) = state.cache._histories.values()
+        sizes.append((keys.shape[1], values.shape[1]))
+    assert sizes == [(4, 4), (2, 2), (1, 1)]
 
 
 def test_what_cannot_be_shared_evenly_is_refused() -> None:
