@@ -70,6 +70,7 @@ from repose.tasks.registry import get_task
 CHECK, REPORT = "check.json", "report.json"
 _LOCK = ".lock"
 """Held while a folder that a user named is made."""
+_SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
@@ -411,8 +412,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         shipped = {split: pairs for split, pairs in phrasebook.read().items() if split in wanted}
         for split, pairs in shipped.items():
             write_pairs(folder, split, pairs)
-        names = {"train": "training", "valid": "validation", "test": "test"}
-        yield f"phrasebook: {', '.join(f'{len(pairs):,} {names[split]}' for split, pairs in shipped.items())} pairs"
+        yield f"phrasebook: {', '.join(f'{len(p):,} {_SET_NAMES[split]}' for split, p in shipped.items())} pairs"
     for split, paths in files.items():
         reader = reader_of(corpus, paths, split)
         try:
@@ -424,6 +424,12 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     if corpus.splits == "merged":
         _merge(folder)
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
+    for has_set, split, wanted in (
+        (has_valid, "valid", corpus.held_out_valid),
+        (has_test, "test", corpus.held_out_test),
+    ):
+        if has_set and wanted:
+            yield f"corpus.held_out_{split} is not used: the corpus has its own {_SET_NAMES[split]} set"
     if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
         yield _hold_out(corpus, folder)
 
