@@ -49,9 +49,13 @@ class World:
         return tensor
 
     def of_first(self, value: float) -> float:
-        """The first worker's value, on every worker; also a barrier."""
+        """The first worker's value, on every worker."""
         mine = value if self.rank == 0 else 0.0
         return self.add(torch.tensor(mine, dtype=torch.float64, device=self.device)).item()
+
+    def barrier(self) -> None:
+        """Wait until every worker has come here."""
+        self.of_first(0.0)  # torch's own barrier would have to guess which GPU is whose
 
     def share_error(self, error: Exception | None) -> None:
         """Raise on every worker what the first one met, so that none waits for the others."""

@@ -315,7 +315,7 @@ class Trainer:
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
         # The first put others in the place of the weights, which all may share, while it wrote the model: wait for it.
-        self.world.of_first(0.0)
+        self.world.barrier()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
