@@ -457,6 +457,25 @@ def test_a_cells_seconds_outlast_a_look_without_its_files(
     assert {name: entry.seconds for name, entry in entries(tmp_path / "trial").items()} == took
 
 
+def test_corpora_of_cells_that_are_not_chosen_are_left_alone(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go(plan(trial, tmp_path), Backend(trial))
+    before, asked = entries(tmp_path / "trial"), []
+
+    def identify(cells: Sequence[Cell], **_: object) -> dict[str, Identity]:
+        asked.extend(cell.name for cell in cells)
+        return {cell.name: identity(cell) for cell in cells}
+
+    monkeypatch.setattr(grid_run, "identify", identify)
+    found = plan(trial, tmp_path, only=["reinforced-s1"])
+    assert asked == ["reinforced-s1"]
+    assert [entry.name for entry in found.chosen] == ["reinforced-s1"]
+    assert entries(tmp_path / "trial") == before, "what is known of the others stays"
+    plan(trial, tmp_path / "new", only=["reinforced-s1"])
+    assert states(tmp_path / "new" / "trial") == dict.fromkeys(NAMES, "waiting"), "the manifest names all cells"
+
+
 def test_choices(trial: Grid) -> None:
     def chosen(*only: str, shard: str | None = None) -> list[str]:
         return [cell.name for cell in choose(trial.cells, only, shard)]

@@ -13,7 +13,7 @@ from repose.config.file import to_json
 from repose.grids import manifest
 from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
-from repose.grids.manifest import Entry
+from repose.grids.manifest import Entry, entry_of
 from repose.grids.survey import Identity, check_distinct, identify, is_finished, look
 from repose.runs.folder import OTHER_CODE, RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
@@ -33,7 +33,7 @@ class GridPlan:
     todo: tuple[Entry, ...]
     """The chosen cells that are to be run."""
     identities: Mapping[str, Identity | ReposeError]
-    """The identity of every cell, by name."""
+    """The identity of each chosen cell, by name."""
 
     @property
     def summary(self) -> str:
@@ -91,26 +91,32 @@ def make_plan(
     record: bool = True,
     say: Say,
 ) -> GridPlan:
-    """Prepares the corpora and looks how each cell stands; writes the manifest, unless told not to.
+    """Prepares the corpora of the chosen cells and looks how these stand; writes the manifest, unless told not to.
 
     Raises ConfigError and CheckpointError.
     """
-    chosen = {cell.name for cell in choose(grid.cells, only, shard)}
+    chosen = choose(grid.cells, only, shard)
     folder = out / grid.name
     known = manifest.known_entries(folder)
     if RunFolder(folder).exists:
         raise CheckpointError(f"{folder} is a run directory: choose another --out for the grid {grid.name}")
-    identities = identify(grid.cells, say=say)
-    check_distinct(grid.cells, identities)
-    entries, blocked = look(grid.cells, identities, folder, known)
+    identities = identify(chosen, say=say)
+    check_distinct(chosen, identities)
+    mine, blocked = look(chosen, identities, folder, known)
     if record:
-        manifest.write(folder, grid, [_kept(entry, known, folder, blocked) for entry in entries], known)
+        seen = {entry.name: _kept(entry, known, folder, blocked) for entry in mine}
+        manifest.write(folder, grid, [seen.get(cell.name) or _as_known(cell, known) for cell in grid.cells], known)
         _say_left_out(grid, known, say)
-    mine = tuple(entry for entry in entries if entry.name in chosen)
     _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
     return GridPlan(grid, folder, mine, todo, identities)
+
+
+def _as_known(cell: Cell, known: Mapping[str, Entry]) -> Entry:
+    """The entry of a cell that this call is not about, so that nobody has looked how it stands."""
+    entry, before = entry_of(cell), known.get(cell.name)
+    return entry if before is None else replace(before, group=entry.group, labels=entry.labels, seed=entry.seed)
 
 
 def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:
