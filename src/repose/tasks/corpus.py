@@ -424,11 +424,9 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     if corpus.splits == "merged":
         _merge(folder)
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
-    for has_set, split, wanted in (
-        (has_valid, "valid", corpus.held_out_valid),
-        (has_test, "test", corpus.held_out_test),
-    ):
-        if has_set and wanted:
+    asked = (has_valid, "valid", corpus.held_out_valid), (has_test, "test", corpus.held_out_test)
+    for has_set, split, number in asked:
+        if has_set and number:
             yield f"corpus.held_out_{split} is not used: the corpus has its own {_SET_NAMES[split]} set"
     if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
         yield _hold_out(corpus, folder)
