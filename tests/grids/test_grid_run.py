@@ -271,12 +271,13 @@ def test_what_another_process_enters_meanwhile_stays(trial: Grid, tmp_path: Path
     manifest.update(
         folder, NAMES[1], state=CellState(status=CellStatus.DONE), seconds=7.0
     )  # while a second process prepares its corpora
-    manifest.write(folder, trial, first.chosen, known)
+    mine = {entry.name: entry for entry in first.chosen}
+    manifest.write(folder, trial, mine, known, rest={})
     found = entries(folder)
     assert (found[NAMES[1]].status, found[NAMES[1]].seconds) == ("done", 7.0)
     assert {entry.status for name, entry in found.items() if name != NAMES[1]} == {"waiting"}
-    others = [replace(entry, run_id="0" * 12) for entry in first.chosen]
-    manifest.write(folder, trial, others, known)  # of other settings: what was entered is of other runs
+    others = {name: replace(entry, run_id="0" * 12) for name, entry in mine.items()}
+    manifest.write(folder, trial, others, known, rest={})  # of other settings: what was entered is of other runs
     assert {entry.status for entry in entries(folder).values()} == {"waiting"}
 
 
@@ -474,6 +475,27 @@ def test_corpora_of_cells_that_are_not_chosen_are_left_alone(
     assert entries(tmp_path / "trial") == before, "what is known of the others stays"
     plan(trial, tmp_path / "new", only=["reinforced-s1"])
     assert states(tmp_path / "new" / "trial") == dict.fromkeys(NAMES, "waiting"), "the manifest names all cells"
+    (tmp_path / "trial" / "grid.json").write_text("{", encoding="utf-8")
+    (tmp_path / "trial" / NAMES[0] / "scores.test.json").unlink()
+    plan(trial, tmp_path, only=["reinforced-s1"])
+    assert states(tmp_path / "trial") == dict.fromkeys(NAMES, "done") | {NAMES[0]: "stopped"}
+    assert {name: e.run_id for name, e in entries(tmp_path / "trial").items()} == {n: e.run_id for n, e in before.items()}
+
+
+def test_shards_that_start_together_keep_what_the_other_entered(
+    trial: Grid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identify(cells: Sequence[Cell], **_: object) -> dict[str, Identity]:
+        with monkeypatch.context() as patched:
+            patched.setattr(grid_run, "identify", lambda cells, **_: {cell.name: identity(cell) for cell in cells})
+            go(plan(trial, tmp_path, shard="1/2"), Backend(trial))  # all of it, while this one prepares its corpora
+        return {cell.name: identity(cell) for cell in cells}
+
+    monkeypatch.setattr(grid_run, "identify", identify)
+    plan(trial, tmp_path, shard="0/2")
+    found = entries(tmp_path / "trial")
+    assert [str(found[name].status) for name in NAMES] == ["waiting", "done", "waiting", "done"]
+    assert {name: entry.run_id for name, entry in found.items()} == {c.name: identity(c).run_id for c in trial.cells}
 
 
 def test_choices(trial: Grid) -> None:

@@ -90,19 +90,25 @@ def moved(entry: Entry, folder: Path, to: Path) -> Entry:
     return replace(entry, folder=there, state=CellState(status=CellStatus.DONE), seconds=None)
 
 
-def write(folder: Path, grid: Grid, entries: Sequence[Entry], known: Mapping[str, Entry]) -> None:
-    """Make grid.json say this. Raises WriteError where it cannot be written.
+def write(
+    folder: Path, grid: Grid, entries: Mapping[str, Entry], known: Mapping[str, Entry], *, rest: Mapping[str, Entry]
+) -> None:
+    """Make grid.json say this of all cells by name. Raises WriteError where it cannot be written.
 
-    `known` is what it said before it was found out how the cells stand: an entry that another process has changed
-    since then is newer, and stays; so does that of a cell that another process is at work on, though `entries` does not
-    have it: both may have been given other seeds.
+    `known` is what it said before it was found out how the cells in `entries` stand; nobody has looked at those in
+    `rest`. An entry that another process has changed since then is newer, and stays, unless it was found to be of
+    another run; so does that of a cell that another process is at work on, though the grid does not have it: both may
+    have been given other seeds.
     """
     with locked(folder / _LOCK):
         there = known_entries(folder)
         newer = {name: entry for name, entry in there.items() if entry != known.get(name)}
-        found = [(newer.get(entry.name, entry), entry) for entry in entries]
-        merged = [new if new.run_id == old.run_id else old for new, old in found]
-        names = {entry.name for entry in entries}
+        merged = []
+        for name in (cell.name for cell in grid.cells):
+            mine = entries.get(name) or rest[name]
+            theirs = newer.get(name, mine)
+            merged.append(theirs if name in rest or theirs.run_id == mine.run_id else mine)
+        names = {cell.name for cell in grid.cells}
         merged += [e for e in there.values() if e.name not in names and lock_holder(folder / e.name / LOCK) is not None]
         _write(folder, Manifest(grid.name, grid.about, grid.axes, grid.report, tuple(merged)))
 

@@ -13,8 +13,8 @@ from repose.config.file import to_json
 from repose.grids import manifest
 from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
 from repose.grids.grid import Cell, Grid
-from repose.grids.manifest import Entry, entry_of
-from repose.grids.survey import Identity, check_distinct, identify, is_finished, look
+from repose.grids.manifest import Entry
+from repose.grids.survey import Identity, check_distinct, identify, is_finished, look, unseen
 from repose.runs.folder import OTHER_CODE, RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.job_array import every_nth
@@ -38,9 +38,12 @@ class GridPlan:
     @property
     def summary(self) -> str:
         """How many of the chosen cells are done, are to be run, and can or shall not be."""
-        done = sum(entry.status == CellStatus.DONE for entry in self.chosen)
-        rest = len(self.chosen) - done - len(self.todo)
-        return f"{done} of them done, {len(self.todo)} to run" + f", {rest} that failed" * bool(rest)
+        done, elsewhere = (
+            sum(entry.status == status for entry in self.chosen) for status in (CellStatus.DONE, CellStatus.ELSEWHERE)
+        )
+        failed = len(self.chosen) - done - elsewhere - len(self.todo)
+        rest = f", {elsewhere} running elsewhere" * bool(elsewhere) + f", {failed} that failed" * bool(failed)
+        return f"{done} of them done, {len(self.todo)} to run{rest}"
 
     def cell(self, entry: Entry) -> Cell:
         return next(cell for cell in self.grid.cells if cell.name == entry.name)
@@ -105,18 +108,13 @@ def make_plan(
     mine, blocked = look(chosen, identities, folder, known)
     if record:
         seen = {entry.name: _kept(entry, known, folder, blocked) for entry in mine}
-        manifest.write(folder, grid, [seen.get(cell.name) or _as_known(cell, known) for cell in grid.cells], known)
+        rest = {cell.name: unseen(cell, folder, known) for cell in grid.cells if cell.name not in seen}
+        manifest.write(folder, grid, seen, known, rest=rest)
         _say_left_out(grid, known, say)
     _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
     return GridPlan(grid, folder, mine, todo, identities)
-
-
-def _as_known(cell: Cell, known: Mapping[str, Entry]) -> Entry:
-    """The entry of a cell that this call is not about, so that nobody has looked how it stands."""
-    entry, before = entry_of(cell), known.get(cell.name)
-    return entry if before is None else replace(before, group=entry.group, labels=entry.labels, seed=entry.seed)
 
 
 def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:

@@ -123,6 +123,22 @@ def look(
     return tuple(entries), blocked
 
 
+def unseen(cell: Cell, folder: Path, known: Mapping[str, Entry]) -> Entry:
+    """The entry of a cell whose corpus is not prepared, since this call is not about it: what is known of it, or else
+    what its run directory says of itself. `folder` is the grid's."""
+    entry, before, run = entry_of(cell), known.get(cell.name), RunFolder(folder / cell.name)
+    if before is not None:
+        return replace(before, group=entry.group, labels=entry.labels, seed=entry.seed)
+    try:
+        identity = run.config().run_id if run.exists else None
+    except CheckpointError:
+        return entry
+    if identity is None:
+        return entry
+    done = identity in {_scored(run, split) for split in SCORED_SPLITS}
+    return replace(entry, run_id=identity, state=CellState(status=CellStatus.DONE if done else CellStatus.STOPPED))
+
+
 def _failed(why: object) -> CellState:
     return CellState(status=CellStatus.FAILED, message=str(why))
 
