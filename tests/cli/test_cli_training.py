@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -55,9 +56,11 @@ def test_a_small_table_on_many_positions_is_told(run: Run, corpus: tuple[Path, P
     assert many.positions_warning is None, "as many as sentences have"
 
 
+@pytest.mark.parametrize("kind", ["inverse_sqrt", "linear"])
 @pytest.mark.parametrize("updates", [None, 7, 8, 9, 40])
-def test_it_is_said_where_half_of_the_peak_is_not_exceeded(updates: int | None) -> None:
-    config = TrainingConfig(schedule="inverse_sqrt", learning_rate=0.1, warmup_updates=16)
+def test_it_is_said_where_half_of_the_peak_is_not_exceeded(updates: int | None, kind: Literal["linear"]) -> None:
+    epochs = {"updates": updates} if updates is not None else {}
+    config = TrainingConfig(schedule=kind, learning_rate=0.1, warmup_updates=16, **epochs)
     schedule = make_schedule(config, d_token=8, total_updates=updates)
     reached = updates is None or max(map(schedule, range(updates + 1))) > 0.05
     assert (config.warmup_warning(updates) is None) == reached

@@ -121,7 +121,8 @@ def test_score_sums_over_all_targets_to_one(tokenizer: Tokenizer) -> None:
 
 def test_a_given_target_is_forced_after_the_tag_that_is_asked_for() -> None:
     tokenizer = Tokenizer.train(["ka lo mi"] * 3, kind="wordlevel", vocab_size=50, tags=["aa", "bb"])
-    model = build(tiny("baseline").architecture, src_vocab_size=50, tgt_vocab_size=50)
+    size = tokenizer.vocab_size
+    model = build(tiny("baseline").architecture, src_vocab_size=size, tgt_vocab_size=size)
     one, other = (Translator(model, tokenizer, tokenizer) for _ in range(2))
     one.tag, other.tag = "aa", "bb"
     for to, as_of in ((None, one), ("aa", one), ("bb", other)):
@@ -340,12 +341,35 @@ def test_a_translator_of_what_does_not_fit_is_refused(tokenizer: Tokenizer) -> N
             Translator(model, tokenizer, tokenizer)
     small = Tokenizer.train(["ka lo"], kind="wordlevel", vocab_size=50)
     model = build(tiny("baseline").architecture, src_vocab_size=small.vocab_size, tgt_vocab_size=12)
-    with pytest.raises(ConfigError, match="the source tokenizer has 12 tokens, more than the model's 6: use its own"):
+    with pytest.raises(ConfigError, match="the source tokenizer has 12 tokens, and the model is built for 6: use its"):
         Translator(model, tokenizer, tokenizer)
+    with pytest.raises(ConfigError, match="the target tokenizer has 6 tokens, and the model is built for 12"):
+        Translator(tiny("baseline"), tokenizer, small)
     model = build(tiny("baseline").architecture, src_vocab_size=12, tgt_vocab_size=small.vocab_size)
     with pytest.raises(ConfigError, match="the target tokenizer has 12 tokens"):
         Translator(model, tokenizer, tokenizer)
     assert Translator(model, tokenizer, small).translate(["mi"])
+
+
+def test_a_model_returns_to_the_modes_that_it_was_in(tokenizer: Tokenizer) -> None:
+    model = build(tiny("reinforced").architecture, src_vocab_size=12, tgt_vocab_size=12)
+    model.train()
+    model.decoder.eval()
+    modes = [module.training for module in model.modules()]
+    translator, src = Translator(model, tokenizer, tokenizer, beam_size=1, workers=1), ["mi ka lo"]
+    calm = Translator(copy.deepcopy(model).eval(), tokenizer, tokenizer, beam_size=1, workers=1)
+    for _ in range(3):
+        assert translator.translate(src, attention=True) == calm.translate(src)
+        assert translator.score(src, src) == calm.score(src, src)
+    assert [module.training for module in model.modules()] == modes
+    assert {True, False} == set(modes)
+
+
+def test_a_model_in_another_precision_is_saved_in_fp32(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    translator = Translator(tiny("reinforced").bfloat16(), tokenizer, tokenizer, workers=1)
+    translator.save(tmp_path / "model")
+    with load(tmp_path / "model", engine="torch") as again:
+        assert {weights.dtype for weights in again.model.parameters()} == {torch.float32}
 
 
 def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer) -> None:

@@ -2,15 +2,18 @@
 
 import dataclasses
 import importlib.resources
+import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from repose.model.attention import ABSORBED_AT
 from repose.model.cached_attention import cached
 from repose.model.kernels.absorption import cost
-from repose.model.kernels.cache import Beams, Cache
+from repose.model.kernels.cache import Beams, Cache, Constants
 from repose.model.kernels.linear import quantize
 from repose.model.presets import PRESETS, preset
 from repose.model.transformer import build
@@ -89,6 +92,23 @@ def test_what_is_kept_of_finished_sentences_is_thrown_away() -> None:
     assert cache.beams.sentences.tolist() == [0, 0]
     assert cache.src_bias is not None
     assert cache.src_bias.shape == (1, 1, 1, 1, 2)
+
+
+def test_threads_that_make_the_same_at_once_keep_one() -> None:
+    """An attention's keys are found under the object that was made: with two, one's would be lost."""
+    constants: Constants = {}
+    component, both = nn.Identity(), threading.Barrier(2, timeout=60)
+
+    def make() -> object:
+        both.wait()
+        return object()
+
+    def use(_: int) -> object:
+        return Cache(torch.tensor([[True]]), constants).once(component, make)
+
+    with ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(use, range(2))
+    assert one is other
 
 
 @pytest.mark.parametrize("name", ["reinforced", "vaswani-base"])

@@ -226,6 +226,8 @@ def test_a_finished_run_without_state_answers_under_torchrun_too(
     again = lab.go(lab.job(), tmp_path)
     assert (again.status, again.update) == (first.status, first.update)
     assert (tmp_path / "metrics.jsonl").read_bytes() == records
+    with pytest.raises(ConfigError, match="workers is 2, but a launcher has started 1 of them"):
+        lab.go(lab.job(), tmp_path, workers=2)
 
 
 def test_the_first_update_says_nothing_of_the_speed() -> None:
@@ -479,6 +481,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
         (True, {"max_hours": 1 / 3600, "epochs": 10**7}),
         (False, {"max_hours": 1 / 3600, "r_drop": 0.0}),
         (False, {"max_hours": 10.0}),
+        (False, {"epochs": 1, "max_hours": 1 / 3600 * 600}),
         (False, {"epochs": 1, "max_hours": None}),
     ],
 )

@@ -54,7 +54,8 @@ PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 
 
 def checked_language(name: str, code: object) -> str:
-    """A language's code that is given as `name`. Raises ConfigError for what is none."""
+    """A language's code that is given as `name`: any text, since corpora have codes of their own. Raises ConfigError
+    for what is no text or cannot be printed."""
     if not isinstance(code, str) or not code.isprintable():
         raise ConfigError(f"{name} should be a code such as 'pt', not {code!r}")
     return code
@@ -366,7 +367,10 @@ class TrainingConfig:
 
     def warmup_warning(self, total_updates: int | None) -> str | None:
         """What is to be said of a training that ends before its rate has reached the peak; None of others."""
-        if self.warmup_share is not None or total_updates is None or total_updates > self.warmup_updates // 2:
+        is_shortened = self.schedule == "linear" and (self.updates, self.epochs) != (None, None)
+        if self.warmup_share is not None or is_shortened or total_updates is None:
+            return None
+        if total_updates > self.warmup_updates // 2:
             return None
         return (
             f"the training ends after {total_updates:,} of the {self.warmup_updates:,} updates over which its learning "

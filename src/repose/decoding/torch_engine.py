@@ -2,13 +2,14 @@
 
 import io
 import pickle
+import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from repose.decoding.best import refuse_nan
 from repose.decoding.engine import Engine, Forced, Precision, padded
@@ -31,12 +32,17 @@ class TorchState:
 
 
 class TorchEngine(Engine):
-    """A `Transformer` in evaluation mode."""
+    """A `Transformer`, in evaluation mode while it translates or scores; afterwards in the mode that it was in."""
 
     name = "torch"
 
     def __init__(self, model: Transformer) -> None:
-        self.model = model.eval()
+        self.model = model
+        self._lock = threading.Lock()
+        self._users = 0
+        """Threads that need the model in evaluation mode now."""
+        self._training: list[nn.Module] = []
+        """Its modules that are in training mode else."""
         self.max_length, self.looks_ahead = model.architecture.max_length, model.architecture.looks_ahead
         self._constants: Constants = {}
         # Weights are kept, so that no other tensor takes their place in memory while `fingerprint` is compared.
@@ -52,7 +58,7 @@ class TorchEngine(Engine):
         model.load_state_dict(state, assign=True)
         if int8:
             quantize(model)
-        return cls(model)
+        return cls(model.eval())
 
     def __reduce__(self) -> tuple[type["TorchEngine"], tuple[Transformer]]:
         return TorchEngine, (self.model,)  # a copy derives anew what derives from the weights
@@ -80,19 +86,22 @@ class TorchEngine(Engine):
     @torch.no_grad()
     def start(self, sources: Sequence[Sequence[int]]) -> TorchState:
         """See `Engine`."""
-        memory = self.model.encode(self._ids(sources))
-        return TorchState(self.model.start(memory, self._constants), self.device)
+        with self._evaluation():
+            memory = self.model.encode(self._ids(sources))
+            return TorchState(self.model.start(memory, self._constants), self.device)
 
     @torch.no_grad()
     def step(self, tokens: Ints, state: TorchState) -> Tensor:
         """See `Engine`."""
-        return self.model.step(torch.from_numpy(tokens).to(self.device), state.decoding)
+        with self._evaluation():
+            return self.model.step(torch.from_numpy(tokens).to(self.device), state.decoding)
 
     @torch.no_grad()
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
         """See `Engine`: computed in one pass."""
         tgt = self._ids(targets)
-        log_probs = self.model(self._ids(sources), tgt[:, :-1]).log_softmax(dim=2)
+        with self._evaluation():
+            log_probs = self.model(self._ids(sources), tgt[:, :-1]).log_softmax(dim=2)
         chosen = log_probs.gather(2, tgt[:, 1:, None]).squeeze(2).cpu().numpy()
         refuse_nan(chosen)
         best = log_probs.argmax(2).cpu()
@@ -102,7 +111,8 @@ class TorchEngine(Engine):
     @torch.no_grad()
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
         """See `Engine`."""
-        maps = self.model.attention(self._ids([source]), self._ids([tokens]))
+        with self._evaluation():
+            maps = self.model.attention(self._ids([source]), self._ids([tokens]))
         return torch.cat(maps.cross).cpu().numpy()
 
     def message(self) -> bytes:
@@ -128,8 +138,29 @@ class TorchEngine(Engine):
     @contextmanager
     def undisturbed(self) -> Iterator[None]:
         """See `Engine`."""
-        with one_thread(), tuned():
+        with one_thread(), tuned(), self._evaluation():
             yield
+
+    @contextmanager
+    def _evaluation(self) -> Iterator[None]:
+        """No dropout within the block, nor within that of another thread."""
+        with self._lock:
+            if not self._users:
+                self._training = [module for module in self.model.modules() if module.training]
+                _set_training(self._training, False)
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    _set_training(self._training, True)
 
     def _ids(self, rows: Sequence[Sequence[int]]) -> Tensor:
         return torch.from_numpy(padded(rows)).to(self.device)
+
+
+def _set_training(modules: Sequence[nn.Module], mode: bool) -> None:
+    for module in modules:
+        module.training = mode

@@ -105,8 +105,8 @@ class Translator:
     noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
 
     Raises ConfigError for settings out of range, for fewer than one worker or more than the machine can be meant to
-    run, and for more than one away from the CPU; for a model that does not translate, and for a tokenizer with more
-    tokens than the model.
+    run, and for more than one away from the CPU; for a model that does not translate, and for a tokenizer with another
+    number of tokens than the model.
     """
 
     def __init__(
@@ -405,9 +405,10 @@ def _engine_of(model: "Transformer | Engine", src_tokenizer: Tokenizer, tgt_toke
         raise ConfigError(f"Translator takes a model that translates, not {kind}: repose.load(folder) makes one")
     sizes = ("source", src_tokenizer, model.src_vocab_size), ("target", tgt_tokenizer, model.tgt_vocab_size)
     for side, tokenizer, size in sizes:
-        if tokenizer.vocab_size > size:
+        if tokenizer.vocab_size != size:
             raise ConfigError(
-                f"the {side} tokenizer has {tokenizer.vocab_size} tokens, more than the model's {size}: use its own"
+                f"the {side} tokenizer has {tokenizer.vocab_size} tokens, and the model is built for {size}: use its "
+                "own, or build the model with the tokenizer's vocab_size"
             )
     return TorchEngine(model)
 

@@ -450,7 +450,7 @@ def unlike(runs: Sequence[ReportRun]) -> list[str]:
             )
     methods: dict[tuple[str, str], dict[str, ReportRun]] = {}
     for run in runs:
-        methods.setdefault((run.group, run.corpus), {}).setdefault(_method(run), run)
+        methods.setdefault((run.group, run.corpus), {}).setdefault(method_of(run), run)
     for (group, corpus), found in methods.items():
         if len(found) > 1 and len({run.seed for run in found.values()}) > 1:
             one, other, *_ = found.values()
@@ -461,7 +461,7 @@ def unlike(runs: Sequence[ReportRun]) -> list[str]:
     return problems
 
 
-def _method(run: ReportRun) -> str:
+def method_of(run: ReportRun) -> str:
     """All settings that move weights, but the seed; not where the text lies."""
     settings = settings_in_id(run.experiment)
     settings["training"]["seed"] = None

@@ -9,16 +9,16 @@ from typing import get_args
 from repose.evaluation.sentence_statistics import Metric
 from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resample, welch
 from repose.evaluation.significance import compare as compare_resampled
-from repose.report.collect import read_runs
-from repose.report.pairs import GREEDY, ComparedSystem, Remarks, left_out
-from repose.report.significance import systems_of
+from repose.report.collect import method_of, read_runs
+from repose.report.pairs import GREEDY, Pair, Remarks, left_out, small_sets
+from repose.report.significance import notes_of, systems_of
+from repose.report.tables_settings import confounded
 from repose.report.translations import decoding_of
 from repose.runs.folder import RunFolder
-from repose.system.errors import ConfigError, DataError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import checked_path
 
 Runs = str | Path | Sequence[str | Path]
-_NAMES = ("system", "other")
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class Comparison:
     """Of the means over runs; its interval and p are of other test sentences (paired bootstrap)."""
     seeds: SeedInterval | None
     """The same difference; its interval and p are of other trainings (Welch). None with one run of either."""
+    notes: tuple[str, ...] = ()
+    """What to bear in mind, in sentences, as under the tables of a report: that the two were not trained alike, that
+    neither translates, or that the test set is small."""
 
     @property
     def safe(self) -> bool:
@@ -53,25 +56,32 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
 
     Correct p for the number of comparisons that you make (`repose.evaluation.significance.holm`). Raises ConfigError
     for arguments that cannot be, CheckpointError for what is no run, and DataError for runs that cannot be compared:
-    of other test sets, scored in other ways, unfinished, that look ahead, or whose translations have changed.
+    of other test sets, scored in other ways, unfinished, that look ahead, or whose translations have changed; and where
+    the runs of one side differ in more than their seed.
     """
     if metric not in get_args(Metric):
         raise ConfigError(unknown("metric", metric, get_args(Metric)))
     if decoding not in (None, GREEDY):
         raise ConfigError(f"decoding is {decoding!r}: give 'greedy', or leave it out for the search of the runs")
-    folders = {name: _folders(name, runs) for name, runs in zip(_NAMES, (system, other), strict=True)}
+    folders = {name: _folders(name, runs) for name, runs in (("system", system), ("other", other))}
     if twice := set(folders["system"]) & set(folders["other"]):
         raise ConfigError(f"{min(twice)} is on both sides: name it once")
-    group_of = {path.resolve(): name for name, paths in folders.items() for path in paths}
     every = [path for paths in folders.values() for path in paths]
     for path in every:
+        if not RunFolder(path).exists:
+            raise CheckpointError(f"{path} is no run directory: name the directories of the runs themselves")
         if RunFolder(path).is_under_way:
             raise DataError(f"{path} is not finished: let it finish first")
     found = read_runs(every)
-    runs = [replace(run, group=group_of[run.folder.resolve()]) for run in found.runs]
-    unfinished = [run.name for run in runs if not run.done]
-    if unfinished or len(runs) < len(group_of):
+    unfinished = [run.name for run in found.runs if not run.done]
+    if unfinished or len(found.runs) < len(every):
         raise DataError("; ".join(found.problems) or f"{unfinished[0]} is not finished: let it finish first")
+    run_of = {run.folder.resolve(): run for run in found.runs}
+    sides = {run_of[paths[0]].name: [run_of[path] for path in paths] for paths in folders.values()}
+    for first, *others in sides.values():
+        if unlike := [run.name for run in others if method_of(run) != method_of(first)]:
+            raise DataError(f"{first.name} and {unlike[0]} differ in more than their seed: compare one with the other")
+    runs = [replace(run, group=name) for name, side in sides.items() for run in side]
     if len(corpora := {run.corpus for run in runs}) > 1:
         raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare those of one")
     remarks, reasons = Remarks(), dict[str, list[str]]()
@@ -80,23 +90,31 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
         systems = [one for system in systems if (one := system.by_greedy(reasons)) is not None]
     if said := [*remarks.of_scores, *remarks.of_texts, *left_out(reasons)]:
         raise DataError(said[0].removesuffix("."))
-    sides = {one.group: one for one in systems}
-    if len(sides) < len(_NAMES):
+    by_name = {one.group: one for one in systems}
+    if len(by_name) < len(sides):
         raise DataError("the runs were scored with greedy search alone, or never with it: leave decoding out")
-    return _tested(sides["system"], sides["other"], metric)
+    return _tested(Pair(*(by_name[name] for name in sides)), metric)
 
 
-def _tested(system: ComparedSystem, other: ComparedSystem, metric: Metric) -> Comparison:
+def _tested(pair: Pair, metric: Metric) -> Comparison:
+    system, other = pair.system, pair.other
     scores, others = (side.scores(metric) for side in (system, other))
     resampled = (resample(side.statistics, metric) for side in (system, other))
-    decoding = system.decoding or decoding_of(system.runs[0])
+    decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
     tested = compare_resampled(*resampled), welch(scores, others)
-    return Comparison(metric, decoding, len(system.statistics[0]), tuple(scores), tuple(others), *tested)
+    notes = confounded(system.runs, other.runs), *notes_of(pair), *small_sets({system.corpus: number}, "sentences")
+    return Comparison(metric, decoding, number, tuple(scores), tuple(others), *tested, tuple(filter(None, notes)))
 
 
 def _folders(name: str, runs: Runs) -> list[Path]:
-    """Raises ConfigError for none."""
-    given = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+    """As they are on disk. Raises ConfigError for none, one that is named twice, and what is no list of paths."""
+    try:
+        given = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+    except TypeError:
+        given = []
     if not given:
         raise ConfigError(f"{name} names no run: give the directory of one, or several in a list")
-    return [checked_path(name, one) for one in given]
+    found = [checked_path(name, one).resolve() for one in given]
+    if len(set(found)) < len(found):
+        raise ConfigError(f"{name} names {max(found, key=found.count)} twice: name it once")
+    return found

@@ -190,7 +190,7 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
         _sides(pairs, metric),
         unit=UNITS[metric],
         digits=2,
-        notes=_notes,
+        notes=notes_of,
         like="significance" if pairs else "significance-of-none",
         remarks=remarks,
         of=" of greedy translations" * greedy,
@@ -207,7 +207,7 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
         _sides(pairs, metric),
         unit=UNITS[metric],
         digits=2,
-        notes=_notes,
+        notes=notes_of,
         like="seeds",
         remarks=remarks,
         of=" of greedy translations" * greedy,
@@ -225,7 +225,7 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     rows = [
         [
             *name_cells(pair),
-            number_cell(one.difference, "+.2f", notes=_notes(pair)),
+            number_cell(one.difference, "+.2f", notes=notes_of(pair)),
             p_cell(one.p),
             p_cell(p, corrected=True),
         ]
@@ -236,6 +236,6 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
     return pair_table("approximate-randomization", columns, rows, trials=trials, holm=holm_words(len(pairs)))
 
 
-def _notes(pair: Pair) -> list[str]:
+def notes_of(pair: Pair) -> list[str]:
     """On a difference where neither system translates."""
     return [_NEITHER] * all(fmean(side.scores("bleu")) < DEAD for side in (pair.system, pair.other))

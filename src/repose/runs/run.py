@@ -49,6 +49,9 @@ class RunResult:
     """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
     workers of an outer launcher but the first."""
 
+    def __fspath__(self) -> str:
+        return str(self.folder)  # so that it can be given wherever a run directory can
+
     @property
     def records(self) -> tuple[Record, ...]:
         """Figures of the training so far, in order: of some updates ("kind" is train), each epoch, each validation

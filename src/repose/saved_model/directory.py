@@ -101,7 +101,7 @@ def save(
     import torch
     from safetensors.torch import save as to_safetensors
 
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in _tensors_of(model).items()}
+    tensors = {name: x.detach().cpu().float().contiguous() for name, x in _tensors_of(model).items()}
     texts = zip(kind.tokenizers, tokenizers, strict=True)
     contents = {WEIGHTS: to_safetensors(tensors, {"format": "pt"}), **{name: text.encode() for name, text in texts}}
     if warning is not None and warning not in card:

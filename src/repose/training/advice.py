@@ -50,10 +50,10 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
     )
 
 
-def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float) -> str | None:
+def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -> str | None:
     """That the clock ends the training after so few `epochs` that R-Drop costs more than it gives; None where it does
-    not."""
-    if c.r_drop == 0 or c.max_hours is None or not 0 < epochs < FEW_EPOCHS:
+    not. `by_clock`: whether no other limit ends it before."""
+    if c.r_drop == 0 or not by_clock or not 0 < epochs < FEW_EPOCHS:
         return None
     about = counted(max(1, round(epochs)), "epoch")
     return (

@@ -182,7 +182,8 @@ class Trainer:
                 self._note(
                     advice.ends_in_warmup(self.config, total=self.total, end=self.end, warmup=self.schedule.warmup)
                 )
-                self._note(advice.r_drop_takes_too_long(self.config, epochs=self.end / self.updates_an_epoch))
+                epochs, by_clock = self.end / self.updates_an_epoch, self.end < (self.total or math.inf)
+                self._note(advice.r_drop_takes_too_long(self.config, epochs=epochs, by_clock=by_clock))
             self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
@@ -248,7 +249,7 @@ class Trainer:
 
     def _ignored_source(self, ended: EndReason | None = None) -> str | None:
         """What is to be said where the last validation found that the model ignores its source."""
-        state, in_warmup = self.state, self.state.update < self.schedule.warmup
+        state, in_warmup = self.state, self.state.update < self.schedule.warmup_until(self.end)
         gain = state.validation.get("source_gain")
         return advice.ignores_source(gain, self.job.architecture, self.config, in_warmup=in_warmup, ended=ended)
 

@@ -78,6 +78,11 @@ def train(
         run.state.mkdir(parents=True, exist_ok=True)
     with _alone_in_process(), signals or StopSignals() as signals:
         if outer is not None:
+            if workers not in (None, outer.size):
+                raise ConfigError(
+                    f"workers is {workers}, but a launcher has started {outer.size} of them (WORLD_SIZE or SLURM's "
+                    "variables in the environment say so): leave workers out, or unset those"
+                )
             with distributed.joined(outer, chosen) as world, _locked(run, world):
                 if isinstance(state := _where_it_stands(run, job), Outcome):
                     return state

@@ -82,14 +82,18 @@ class Schedule:
                 return self.learning_rate * rise * math.pow(self.plateau_factor, drops)
         raise AssertionError(self.kind)
 
+    def warmup_until(self, end: float) -> float:
+        """Updates over which the rate rises, where the training is expected to end after so many."""
+        if self.kind != "linear" or self.total is None:
+            return float(self.warmup)
+        last = min(end, self.total)
+        return self.warmup * last / self.total if self.warmup_is_share else min(self.warmup, last / 2)
+
     def _linear(self, update: int, end: float) -> float:
-        total = math.inf if self.total is None else self.total
-        last, warmup = min(end, total), float(self.warmup)
-        if math.isinf(last):  # nothing is known before the first updates have taken their time
-            return min(1.0, update / warmup) if warmup else 1.0
-        if not math.isinf(total):
-            warmup = warmup * last / total if self.warmup_is_share else min(warmup, last / 2)
+        last, warmup = end if self.total is None else min(end, self.total), self.warmup_until(end)
         rise = update / warmup if warmup else 1.0
+        if math.isinf(last):  # nothing is known before the first updates have taken their time
+            return min(1.0, rise)
         return max(0.0, min(1.0, rise, (last - update) / max(last - warmup, 1.0)))
 
 

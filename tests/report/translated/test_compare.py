@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 import repose
 from repose.report.significance import significance_tables
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import CheckpointError, ConfigError, DataError
 
 
 def test_figures_are_those_of_the_report(made: Any) -> None:
@@ -35,14 +35,26 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert greedy.decoding == "greedy"
     alone = repose.compare(folders["good"][0], folders["base"][0])
     assert (alone.seeds, alone.safe) == (None, False)
+    assert alone.notes == ()
+    fast = made.add("fast", overrides=["training.learning_rate=0.25", "training.schedule=constant"])
+    bad = made.add("bad", wrong=1.0)
+    notes = repose.compare(fast, folders["base"][0]).notes
+    assert notes[0].startswith("Other settings than tales-base-s0, beside the architecture: ")
+    assert "learning_rate 0.25 against" in notes[0]
+    assert "below 1 BLEU" in repose.compare(bad, made.add("worse", wrong=1.0)).notes[0]
 
 
 def test_what_cannot_be_compared_is_told(made: Any) -> None:
     base, good = made.add("base"), made.add("good")
     other = made.corpus("news").add("base", corpus="news")
     low = made.add("low", lowercase=True)
+    wide = made.add("wide", seed=1, overrides=["architecture.d_ff=24"])
     for runs, kind, says in (
         ((base, []), ConfigError, "other names no run"),
+        ((base, None), ConfigError, "other names no run"),
+        ((base, [good, str(good)]), ConfigError, "other names .*good-s0 twice: name it once"),
+        ((base, base.parent), CheckpointError, "is no run directory: name the directories of the runs themselves"),
+        (([base, wide], good), DataError, "base-s0 and .*wide-s1 differ in more than their seed"),
         ((base, base), ConfigError, "base-s0 is on both sides"),
         ((base, other), DataError, "the runs are of several corpora, .*news"),
         ((base, low), DataError, "low-s0; it was scored with case:lc"),

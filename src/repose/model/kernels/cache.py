@@ -115,9 +115,10 @@ class Cache:
         return self._memory[owner]
 
     def once(self, component: nn.Module, make: Callable[[], T]) -> T:
-        """What the component keeps that no reordering touches, such as statistics of the embedding table."""
+        """What the component keeps that no reordering touches, such as statistics of the embedding table: the first
+        that was made, where several threads make it at once."""
         if component not in self._constants:
-            self._constants[component] = make()
+            self._constants.setdefault(component, make())
         return cast(T, self._constants[component])
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
