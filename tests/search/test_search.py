@@ -218,6 +218,8 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
         ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
         ('[search.vary]\n"training.bleu_sentences" = [1, 2]', "", "", "cannot search training.bleu_sentences"),
         ('[search.vary]\n"tokenizer.lowercase" = [true, false]', "", "", "cannot search tokenizer.lowercase"),
+        ('[search.vary]\n"decoding.beam_size" = [1, 4]', "", "", "beam_size, which changes nothing that trials"),
+        ('[search.vary]\n"training.bleu_every_epochs" = [1, 2]', "", "", "cannot search training.bleu_every_epochs"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
         (f'[search.vary]\n"training.learning_rate" = {{from = 1, to = 1{"0" * 400}}}', "", "", "should be a range"),
@@ -456,6 +458,13 @@ def test_trials_of_changed_files_are_not_compared(file: Callable[..., Path], tmp
         codes.append(done.exit_code)
         assert ("holds trials that read other files" in str(done.exception)) is (text != whole)
     assert codes == [0, 1, 0]
+
+
+def test_every_corpus_is_looked_at_however_many_combinations_there_are(file: Callable[..., Path]) -> None:
+    many = ", ".join(f"{0.0001 * number:.4f}" for number in range(1, 1_102))
+    corpora = '[search.vary.data]\none = {}\ntwo = {"corpus.split_seed" = 1}\n'
+    search = read_search(file(f'{corpora}\n[search.vary]\n"architecture.dropout" = [{many}]\n'))
+    assert [one.corpus.split_seed for one in search.examples()] == [0, 1]
 
 
 def test_every_corpus_that_is_searched_is_known_by_its_data(file: Callable[..., Path], tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
         validations=-(-(total or 0) // every),
         decode_seconds=decode,
         start_seconds=max(0.0, start),
-        memory_bytes=_memory(workers or 1),
+        memory_bytes=_memory(RunFolder(folder).workers or 1),
     )
 
 

@@ -336,7 +336,7 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
 def _score(part: RunSet) -> tuple[tables.Figure, str]:
     """The beam's BLEU, or greedy where not all have a beam."""
     done = [run for run in part.runs if run.done]
-    have_beams = all(figures.beam_decoding_name(run) for run in done)
+    have_beams = all(map(figures.is_by_beam, done))
     name = beam_name(done) if have_beams else "greedy"
     return translation_score(f"BLEU {name}", None if have_beams else "greedy", "bleu"), name
 

@@ -4,11 +4,11 @@ import itertools
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.config.experiment import PATHS, TASK_SETTINGS, CorpusConfig, Experiment, TrainingConfig
+from repose.config.experiment import PATHS, TASK_SETTINGS, CorpusConfig, DecodingConfig, Experiment, TrainingConfig
 from repose.config.file import (
     COMMAND_LINE,
     Layer,
@@ -155,7 +155,9 @@ class Search:
     def _standing(self) -> Iterator[Experiment]:
         """The trainings of those of the first combinations that can stand. Raises ConfigError where none can."""
         lows: dict[str, Value] = {one.name: one.low for one in self.ranges}
-        labels = itertools.product(*([(axis.name, c.label) for c in axis.choices] for axis in self.lists))
+        # Corpora vary fastest, so that each of them is among the first.
+        lists = sorted(self.lists, key=lambda axis: "corpus" in _sections(settings_of_axes([axis])))
+        labels = itertools.product(*([(axis.name, c.label) for c in axis.choices] for axis in lists))
         refused: list[ConfigError] = []
         stood = False
         for chosen in itertools.islice(labels, _MOST_TRIED):
@@ -344,9 +346,16 @@ def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
     for field in ("updates", "max_hours", "validate_every_updates"):
         if getattr(training, field) is not None:
             raise ConfigError(f"{where} counts in epochs: leave training.{field} out")
-    fields = ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by", "bleu_sentences")
-    for section, forbidden in (*(("training", name) for name in fields), ("tokenizer", "lowercase")):
-        sets = [a.name for a in search.lists for c in a.choices if forbidden in c.settings.get(section, {})]
-        sets += [one.name for one in search.ranges if one.setting == f"{section}.{forbidden}"]
+    deciding = ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by", "bleu_sentences")
+    why = {f"training.{name}": "decides how trials are compared" for name in deciding}
+    why["tokenizer.lowercase"] = "decides how trials are compared"
+    # Translations of the validation set are greedy while a model is trained.
+    idle = [f"decoding.{one.name}" for one in fields(DecodingConfig) if one.name != "max_extra_tokens"]
+    idle += [f"training.{name}" for name in ("bleu_every_epochs", "bleu_mean_over", "save_every_minutes")]
+    why |= dict.fromkeys(idle, "changes nothing that trials are compared by")
+    for setting, reason in why.items():
+        section, _, field = setting.partition(".")
+        sets = [a.name for a in search.lists for c in a.choices if field in c.settings.get(section, {})]
+        sets += [one.name for one in search.ranges if one.setting == setting]
         if sets:
-            raise ConfigError(f"{where} cannot search {section}.{forbidden}, which decides how trials are compared")
+            raise ConfigError(f"{where} cannot search {setting}, which {reason}")

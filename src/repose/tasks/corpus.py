@@ -426,7 +426,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
     asked = (has_valid, "valid", corpus.held_out_valid), (has_test, "test", corpus.held_out_test)
     for has_set, split, number in asked:
-        if has_set and number:
+        if has_set and number is not None:
             yield f"corpus.held_out_{split} is not used: the corpus has its own {_SET_NAMES[split]} set"
     if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
         yield _hold_out(corpus, folder)
