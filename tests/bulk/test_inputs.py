@@ -16,7 +16,7 @@ from repose.bulk.plan import Plan
 from repose.bulk.shards import remove_unpacked
 from repose.bulk.storage import Store
 from repose.data.readers import PairReader
-from repose.system.errors import DataError
+from repose.system.errors import ConfigError, DataError
 
 Planned = Callable[..., tuple[Store, Plan]]
 
@@ -164,3 +164,13 @@ def test_what_is_packed_in_other_ways_is_no_text(name: str, sentence: str, form:
         translation_job(model, ["a.txt", name], form=form, field="text", search={}, output={}, **how)
     with pytest.raises(DataError, match=sentence):
         scoring_job(model, None, [name], fields=("src", "tgt"), checks=True, **how)
+
+
+def test_fields_of_text_are_refused() -> None:
+    how: dict[str, Any] = {"load": {}, "shard_lines": None}
+    model, output = Path("read later"), {"failed": "keep", "pairs": False, "num_hypotheses": 1, "into": "translation"}
+    for field, into in (("other", "translation"), ("text", "other")):
+        with pytest.raises(ConfigError, match="--field and --into are of JSONL and Parquet"):
+            translation_job(model, ["a.txt"], form=None, field=field, search={}, output={**output, "into": into}, **how)
+    with pytest.raises(ConfigError, match="--src-field and --tgt-field are of one file"):
+        scoring_job(model, None, ["a.txt", "b.txt"], fields=("a", "tgt"), checks=True, **how)

@@ -542,6 +542,12 @@ def test_a_first_line_of_languages_or_of_words_for_the_sides_is_no_pair(tmp_path
     fails([tmp_path / name], "there is no field 'x'", src_field="x", tgt_field="y")
 
 
+@pytest.mark.parametrize("first", ["target\tsource", "Translation\tOriginal", "Ziel\tQuelle"])
+def test_a_first_line_may_name_the_target_first(tmp_path, first):
+    (tmp_path / "a.tsv").write_text(f"{first}\na\tb\n", encoding="utf-8")
+    assert read([tmp_path / "a.tsv"])[0] == [("b", "a")]
+
+
 def test_two_alike_in_a_first_line_are_a_pair(tmp_path):
     (tmp_path / "a.tsv").write_text("no\tno\na\tb\n", encoding="utf-8")
     assert read([tmp_path / "a.tsv"])[0] == [("no", "no"), ("a", "b")]

@@ -237,10 +237,17 @@ def same(data: bytes, suffix: str) -> bytes:
         ("<meta charset=zip><p>é".encode(), ".html"),
         ("<meta charset=punycode><p>é-".encode(), ".html"),
         (b"<meta charset=utf-16><p>said ", ".html"),
+        ('<?xml version="1.0" encoding="ISO-8859-1"?><p>é'.encode("latin-1"), ".html"),
     ],
 )
 def test_encodings_are_kept(data: bytes, suffix: str) -> None:
     assert same(data, suffix) == data
+
+
+def test_paragraphs_are_of_plain_text() -> None:
+    assert read_document(b"one\ntwo", ".TXT", paragraphs=True).segments[0].text == "one two"
+    with pytest.raises(ConfigError, match=r"paragraphs are of plain text \(.txt\): a file that ends in '.html' says"):
+        read_document(b"<p>x", ".html", paragraphs=True)
 
 
 @pytest.mark.parametrize(

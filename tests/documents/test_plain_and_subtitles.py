@@ -83,6 +83,23 @@ def test_subrip(shout: Shout) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("cue", "order", "wanted"),
+    [
+        ("la casa <i>grande\nroja</i>", (0, 2, 3, 1), "LA <i>GRANDE\nROJA</i> CASA"),
+        ("<i>uno\ndos</i> tres cuatro", (3, 2, 1, 0), "CUATRO TRES\n<i>DOS UNO</i>"),
+    ],
+)
+def test_tags_around_words_of_two_lines_go_with_them(
+    shout: Shout, cue: str, order: tuple[int, ...], wanted: str, end: str
+) -> None:
+    time = "1\n00:01,000 --> 00:02,000\n"
+    source = (time + cue).replace("\n", end)
+    found = shout(SubtitleDocument(source, webvtt=False), lambda _: order)
+    assert found == (time + wanted).replace("\n", end)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_blank_lines_stay_in_a_cue_of_subrip(shout: Shout, end: str) -> None:
     source = (
         "1\n00:01,000 --> 00:02,000\n\none\n\n\n2\n00:03,000 --> 00:04,000\ntwo,\nthree\n\n \nfour\n\n"

@@ -507,7 +507,7 @@ def test_no_file_is_promised_that_nobody_could_fetch() -> None:
 
     async def end_meanwhile(*work: Any) -> Any:
         found = await answer(*work)
-        made.ready = False
+        made.ending = True
         return found
 
     made.answer = end_meanwhile  # type: ignore[method-assign]

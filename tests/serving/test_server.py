@@ -486,9 +486,15 @@ def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:
         with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
             connection.sendall(b"nonsense\r\n\r\n")
             assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
+        form = {"Content-Type": "multipart/form-data; boundary=x"}
+        address = f"http://127.0.0.1:{server.port}/translate"
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            urllib.request.urlopen(urllib.request.Request(address, b"--some", form), timeout=180)
         assert server.end() == 0
     (said,) = (line for line in server.lines if "Invalid HTTP request" in line)
     assert json.loads(said)["event"] == "refused"
+    (said,) = (line for line in server.lines if "boundary character" in line)
+    assert json.loads(said)["event"] == "http"
 
 
 @pytest.mark.parametrize(("changes", "name"), [({"dropout": 0.3, "max_length": 24}, "reinforced"), (SIZES, None)])

@@ -11,6 +11,7 @@ from repose.bulk.storage import Store
 from repose.data.input_warning import InputWarning, warning_for, warnings_for_pairs
 from repose.data.language import UNKNOWN
 from repose.data.readers import refuse_packed
+from repose.data.tables import FIELDS
 from repose.data.tags import direction
 from repose.decoding.translator import Translator
 from repose.system.errors import ConfigError, unknown
@@ -40,6 +41,8 @@ def translation_job(
         raise ConfigError(unknown("choice", failed, get_args(Failed)))
     if output["pairs"] and (kind != "text" or output["num_hypotheses"] > 1):
         raise ConfigError("--pairs is for text with one translation of each line: JSONL and Parquet keep the source")
+    if kind == "text" and (field, output["into"]) != ("text", Job.into):
+        raise ConfigError("--field and --into are of JSONL and Parquet: leave them out")
     if output["into"] in RESERVED or output["into"] == field:
         raise ConfigError(f"--into {output['into']} is taken: choose another name")
     used_model, translator = used(model, load["device"], load["precision"], load["engine"])
@@ -83,6 +86,8 @@ def scoring_job(
             pass
         case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             kind = "text"
+            if fields != FIELDS:
+                raise ConfigError("--src-field and --tgt-field are of one file with both sides: leave them out")
         case _:
             raise ConfigError(
                 "a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these (of a TMX or CSV "

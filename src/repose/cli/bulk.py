@@ -94,7 +94,7 @@ def run(
     from repose.bulk.shards import remove_unpacked
     from repose.bulk.storage import Store
 
-    check_place(on, shard, merged=merge)
+    check_place(on, shard, address, merged=merge)
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     job, files, models = translation_job(
         model,
@@ -157,7 +157,7 @@ def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are al
     remove_unpacked(store)
 
 
-def check_place(on: str, shard: str | None, *, merged: bool) -> None:
+def check_place(on: str, shard: str | None, address: str | None, *, merged: bool) -> None:
     """Before anything is read or written: raises ConfigError for what cannot be run."""
     from repose.system.cluster import import_ray
     from repose.system.job_array import every_nth
@@ -169,6 +169,8 @@ def check_place(on: str, shard: str | None, *, merged: bool) -> None:
         raise ConfigError("--shard is a part of the work: run `repose bulk merge` when all parts are done")
     if on == "ray":
         import_ray()
+    elif address is not None:
+        raise ConfigError("--address is of a Ray cluster: leave it out, or add --on ray")
 
 
 def run_plan(

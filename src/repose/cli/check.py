@@ -84,13 +84,15 @@ def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]
 
 def _examples(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
+    from repose.data.advice import NAME_COLUMNS
     from repose.tasks.corpus_files import examples_of
 
     width = get_terminal_size((160, 24)).columns
     for example in examples_of(corpus, checked.looked_at["train"]):
         yield f"{example.place} {example.number:,}:"
         yield from (shortened(f"    {text}", width) for text in example.pair)
+    swap = "name the files the other way round" if len(corpus.train) > 1 else NAME_COLUMNS
     yield (
-        "Are these translations of each other, the source first? If they are swapped, name the files the other way "
-        "round; if they do not match, align them again."
+        f"Are these translations of each other, the source first? If they are swapped, {swap}; if they do not match, "
+        "align them again."
     )

@@ -41,7 +41,7 @@ def score_corpus(
         raise ConfigError("--shard scores a part: filter without it when all parts are done")
     if backward_to is not None and backward is None:
         raise ConfigError("--backward-to is of the model of the other direction: name it with --backward")
-    bulk.check_place(on, shard, merged=shard is None)
+    bulk.check_place(on, shard, address, merged=shard is None)
     from repose.bulk.filtering import filter_pairs, reasons_of
     from repose.bulk.jobs import scoring_job
     from repose.bulk.plan import KEPT, make_plan

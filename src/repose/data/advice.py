@@ -11,6 +11,8 @@ FEW_PAIRS = 500
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
+NAME_COLUMNS = "say which side is the source (--src-field and --tgt-field, or a first line that names both columns)"
+"""What to do where one file has both sides, in the wrong order."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
@@ -19,11 +21,12 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.SAME_LANGUAGE: (
         "Both sides are in one language",
-        "Name the source file first and its translation second.",
+        f"Name the source file first and its translation second; in one file, {NAME_COLUMNS}.",
     ),
     Kind.SWAPPED: (
         "In the language of the other side",
-        "The files seem to be swapped, or named wrongly: name the source file first and its translation second.",
+        "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
+        f"file, {NAME_COLUMNS}.",
     ),
     Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),

@@ -45,7 +45,7 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
         return (names.index(src), names.index(tgt), len(names)), True
     are_names = len(first) == 2 and names_columns((first[0], first[1]))
     if are_names and tuple(fields) == FIELDS:
-        return TWO_COLUMNS, True
+        return (1, 0, 2) if (names[1], names[0]) in _SIDES else TWO_COLUMNS, True
     if (absent := _absent(fields, first)) != [*fields] or are_names:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
     if len(first) > 2:
@@ -60,23 +60,24 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
 
 
 _SIDES = (
-    *({"source", "target"}, {"src", "tgt"}, {"source_text", "target_text"}, {"source", "translation"}),
-    *({"original", other} for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
+    *(("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("source", "translation")),
+    *(("original", other) for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
     *(
-        {"quelle", "ziel"},
-        {"ausgangstext", "zieltext"},
-        {"source", "cible"},
-        {"origen", "destino"},
-        {"origem", "destino"},
+        ("quelle", "ziel"),
+        ("ausgangstext", "zieltext"),
+        ("source", "cible"),
+        ("origen", "destino"),
+        ("origem", "destino"),
     ),
 )
-"""Other names of two columns."""
+"""Other names of two columns, the source's first; a file may have them in either order."""
 
 
 def names_columns(pair: Pair) -> bool:
     """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
     src, tgt = map(plain_name, pair)
-    return src != tgt and ((names_language(src) and names_language(tgt)) or {src, tgt} in _SIDES)
+    are_sides = (src, tgt) in _SIDES or (tgt, src) in _SIDES
+    return src != tgt and ((names_language(src) and names_language(tgt)) or are_sides)
 
 
 def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:

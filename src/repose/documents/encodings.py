@@ -131,7 +131,7 @@ def _declared(data: bytes) -> tuple[str, str]:
 
     UTF-8 where it says nothing, or names an encoding that no page can be in.
     """
-    found = _CHARSET.search(data[:_LOOKED_AT])
+    found = _CHARSET.search(data[:_LOOKED_AT]) or _XML_ENCODING.match(data)
     label = found[1].decode().lower() if found else "utf-8"
     try:
         name = codecs.lookup(_OTHER_LABELS.get(label, re.sub("^(x-)+", "", label))).name

@@ -18,28 +18,36 @@ from repose.system.errors import ConfigError
 class Format(NamedTuple):
     """A kind of file."""
 
+    media_type: str
     read: Callable[[bytes], Document]
     """Raises DataError for a damaged one."""
     archive: bool
     """Whether it is an archive of XML, which costs more than its size says."""
 
 
-def _of_text(make: Callable[[str], TextDocument], markup: Literal["html"] | None = None) -> Format:
-    return Format(lambda data: read_text(data, make, markup=markup), archive=False)
+def _of_text(media_type: str, make: Callable[[str], TextDocument], markup: Literal["html"] | None = None) -> Format:
+    return Format(media_type, lambda data: read_text(data, make, markup=markup), archive=False)
 
 
-_PARAGRAPHS = _of_text(lambda text: PlainDocument(text, paragraphs=True))
-_HTML = _of_text(HtmlDocument, "html")
+def _of_opendocument(kind: str) -> Format:
+    return Format(f"application/vnd.oasis.opendocument.{kind}", read_opendocument, archive=True)
+
+
+_PARAGRAPHS = _of_text("text/plain", lambda text: PlainDocument(text, paragraphs=True))
+_HTML = _of_text("text/html", HtmlDocument, "html")
+_OFFICE = "application/vnd.openxmlformats-officedocument"
 FORMATS: dict[str, Format] = {
-    ".txt": _of_text(PlainDocument),
+    ".txt": _of_text("text/plain", PlainDocument),
     ".html": _HTML,
     ".htm": _HTML,
-    ".srt": _of_text(lambda text: SubtitleDocument(text, webvtt=False)),
-    ".vtt": _of_text(lambda text: SubtitleDocument(text, webvtt=True)),
-    ".docx": Format(read_docx, archive=True),
-    ".pptx": Format(read_pptx, archive=True),
-    **dict.fromkeys((".odt", ".odp", ".ods"), Format(read_opendocument, archive=True)),
-    ".epub": Format(EpubDocument, archive=True),
+    ".srt": _of_text("application/x-subrip", lambda text: SubtitleDocument(text, webvtt=False)),
+    ".vtt": _of_text("text/vtt", lambda text: SubtitleDocument(text, webvtt=True)),
+    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", read_docx, archive=True),
+    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", read_pptx, archive=True),
+    ".odt": _of_opendocument("text"),
+    ".odp": _of_opendocument("presentation"),
+    ".ods": _of_opendocument("spreadsheet"),
+    ".epub": Format("application/epub+zip", EpubDocument, archive=True),
 }
 """By suffix, in lower case."""
 _SAVED_AS = {
@@ -65,4 +73,8 @@ def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Docu
         what = f"files that end in {suffix!r}" if suffix else "files without a suffix"
         other = _SAVED_AS.get(suffix.lower())
         raise ConfigError(f"{what} cannot be translated: {other or 'known are ' + ', '.join(FORMATS)}")
-    return _PARAGRAPHS.read(data) if paragraphs and suffix.lower() == ".txt" else format_.read(data)
+    if not paragraphs:
+        return format_.read(data)
+    if suffix.lower() != ".txt":
+        raise ConfigError(f"paragraphs are of plain text (.txt): a file that ends in {suffix!r} says where they begin")
+    return _PARAGRAPHS.read(data)

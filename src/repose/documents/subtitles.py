@@ -94,7 +94,7 @@ class SubtitleDocument:
                 raise too_many_nodes()
             before, body, after = _without_dash(turn)
             bodies = _LINE_END.split(body)
-            pieces = [piece for line in _with_spaces(bodies) for piece in self._pieces(line)]
+            pieces = self._pieces("".join(_with_spaces(bodies)))
             if not has_letters(text_of(pieces)):
                 self._parts.append(turn)
                 continue
@@ -103,8 +103,8 @@ class SubtitleDocument:
             self._parts += [before, (len(self._segments), len(bodies), end), after]
             self._segments.append(made)
 
-    def _pieces(self, line: str) -> list[Piece]:
-        tokens = [token for token in _MARKUP.split(line) if token]
+    def _pieces(self, text: str) -> list[Piece]:
+        tokens = [token for token in _MARKUP.split(text) if token]
         partners = _partners(tokens)
         pieces: list[Piece] = []
         read_to = 0

@@ -66,6 +66,7 @@ class Service:
         self._archives = asyncio.Semaphore(_ARCHIVES_AT_ONCE)
         self.ready = False
         """Whether requests are wanted: not before all that they need is loaded, and not when the server is ending."""
+        self.ending = False
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
 
     def exchange(self, catalogue: Catalogue, dispatcher: Dispatcher) -> Dispatcher:
@@ -208,7 +209,7 @@ class Service:
                 "keyRequired": settings.key_required,
                 "suggestions": settings.suggestions is not None,
                 "filesTranslation": settings.files,
-                "supportedFilesFormat": list(documents.MEDIA_TYPES) if settings.files else [],
+                "supportedFilesFormat": list(FORMATS) if settings.files else [],
                 "language": {
                     "source": {"code": shown(first.source), "name": name_of(first.source)},
                     "target": {"code": shown(first.target), "name": name_of(first.target)},
@@ -235,7 +236,7 @@ class Service:
         found = await self.read(request, cost=self._cost_of_file)
         upload = found.upload("file")
         source, target = found.text("source"), found.text("target")
-        suffix = files.suffix_of(upload.name, documents.MEDIA_TYPES)
+        suffix = files.suffix_of(upload.name, FORMATS)
         content = upload.content
 
         async def work() -> tuple[str, bytes, list[str]]:
@@ -263,7 +264,7 @@ class Service:
 
     def _check_open(self) -> None:
         """Raises RequestError where the server is ending, and its files with it."""
-        if not self.ready:
+        if self.ending:
             raise closing()
 
     def _base_url(self, request: Request) -> str:

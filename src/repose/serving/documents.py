@@ -23,21 +23,6 @@ _THREADS = ThreadPoolExecutor(8, "documents")
 """Of documents alone: some take long, nothing can stop a thread, and all else would wait for them."""
 _UNFINISHED: set[Future[Any]] = set()
 _LOOKED_AT = 10_000  # letters of a document that its language is found out by
-MEDIA_TYPES = {
-    ".txt": "text/plain",
-    ".html": "text/html",
-    ".htm": "text/html",
-    ".srt": "application/x-subrip",
-    ".vtt": "text/vtt",
-    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    ".odt": "application/vnd.oasis.opendocument.text",
-    ".odp": "application/vnd.oasis.opendocument.presentation",
-    ".ods": "application/vnd.oasis.opendocument.spreadsheet",
-    ".epub": "application/epub+zip",
-}
-"""The media type of each format, by the ending of its files."""
-assert MEDIA_TYPES.keys() == FORMATS.keys()
 
 
 def at_work() -> bool:
@@ -47,7 +32,7 @@ def at_work() -> bool:
 
 def media_type(suffix: str, document: Document) -> str:
     """The media type of a document's file, with the encoding where it is text."""
-    kind = MEDIA_TYPES[suffix]
+    kind = FORMATS[suffix].media_type
     charset = document.charset if isinstance(document, Encoded) and kind.startswith("text/") else ""
     return f"{kind}; charset={charset}" if charset else kind
 

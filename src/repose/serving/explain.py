@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from repose.data.token_labels import CONTINUES
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction
 from repose.serving.messages import DIGITS, Answer
 from repose.serving.texts import SplitText, Translates, further, how_to, in_turn, joined, split, texts_of, warnings_of
-
-_CONTINUES = "·"
 
 
 async def explain(
@@ -101,6 +100,6 @@ def tokens(labels: Sequence[str], spans: Sequence[Span], at: int) -> list[dict[s
     found, place = [], 0
     for label, (start, end) in zip(labels, spans, strict=True):
         start, place = max(place, start), max(place, end)
-        text = label.removeprefix(_CONTINUES)
+        text = label.removeprefix(CONTINUES)
         found.append({"text": text, "start": at + start, "end": at + place, "continues": text != label})
     return found

@@ -29,7 +29,7 @@ class Log:
 
 
 class HttpEvents(logging.Handler):
-    """What uvicorn says, as events."""
+    """What the libraries that read requests say, as events."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)

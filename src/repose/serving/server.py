@@ -35,6 +35,8 @@ from repose.system.signals import handled_by
 from repose.system.terminal import Say
 
 LOADER = "repose.decoding.load:load"
+_HTTP_LOGGERS = ("uvicorn.error", "python_multipart")
+"""Of libraries, which say there what is wrong with a request."""
 _GRACE_SECONDS = 0.2
 """Between the first sign of an end, at /health/ready, and the last accepted connection."""
 _KEEP_ALIVE_SECONDS = 65
@@ -146,8 +148,9 @@ class Server:
 
     async def run(self) -> None:
         """Serve until the end. Raises ReposeError where the models cannot be loaded."""
-        events, logger = HttpEvents(self._log), logging.getLogger("uvicorn.error")
-        logger.addHandler(events)
+        events, loggers = HttpEvents(self._log), [logging.getLogger(name) for name in _HTTP_LOGGERS]
+        for logger in loggers:
+            logger.addHandler(events)
         heeded = self._heed_signals()
         serving = asyncio.create_task(self._http.serve(sockets=[self._listener]))
         self._starting = starting = asyncio.create_task(self._start())
@@ -164,7 +167,8 @@ class Server:
             await asyncio.gather(serving, starting, *self._retiring, return_exceptions=True)
             await self._service.dispatcher.close()
             self._service.downloads.close()
-            logger.removeHandler(events)
+            for logger in loggers:
+                logger.removeHandler(events)
             heeded.close()
             self._log("ended")
 
@@ -231,7 +235,7 @@ class Server:
         self._ending = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        self._service.ready = False
+        self._service.ready, self._service.ending = False, True
         await asyncio.sleep(_GRACE_SECONDS)
         self._http.should_exit = True
 
