@@ -339,6 +339,9 @@ def test_a_translator_of_what_does_not_fit_is_refused(tokenizer: Tokenizer) -> N
         model: Any = nothing
         with pytest.raises(ConfigError, match=f"a model that translates, not {type(nothing).__name__}"):
             Translator(model, tokenizer, tokenizer)
+    for sides in (("a", tokenizer), (tokenizer, None)):
+        with pytest.raises(ConfigError, match=r"tokenizer is a repose.Tokenizer, not (str|NoneType)"):
+            Translator(tiny("baseline"), *sides)  # type: ignore[arg-type]
     small = Tokenizer.train(["ka lo"], kind="wordlevel", vocab_size=50)
     model = build(tiny("baseline").architecture, src_vocab_size=small.vocab_size, tgt_vocab_size=12)
     with pytest.raises(ConfigError, match="the source tokenizer has 12 tokens, and the model is built for 6: use its"):

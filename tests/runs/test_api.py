@@ -363,7 +363,7 @@ def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, m
 def test_a_run_without_a_test_set_is_measured_on_what_it_was_scored_on(corpus: Path, tmp_path: Path) -> None:
     result = train(corpus, tmp_path / "run", valid=corpus)
     assert result.scores is not None
-    assert repose.evaluate(result.folder, say=quiet)["split"] == result.scores["split"] == "valid"
+    assert repose.evaluate(result, say=quiet)["split"] == result.scores["split"] == "valid"
 
 
 def test_files_of_an_experiment_are_those_of_where_it_began(

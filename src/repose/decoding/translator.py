@@ -54,39 +54,39 @@ LOOKS_AHEAD = (
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation of a sentence."""
+    """One translation of a sentence.
+
+    `tokens`: those of the target, without START and END, as the vocabulary has them; `Translator.labels` makes text to
+    read. `score`: sum of log-probabilities in nats, END's included where it was reached: what `Translator.force` gives
+    for these tokens, and `Translator.score` for a text that is encoded to them again. `normalised`: score over the
+    length penalty, what hypotheses are ranked by. `finished`: whether END was reached within the length limit.
+    """
 
     text: str
     tokens: tuple[str, ...] = field(repr=False)
-    """Target tokens, without START and END, as the vocabulary has them; `Translator.labels` makes text to read."""
     score: float
-    """Sum of log-probabilities in nats, END's included where it was reached: what `Translator.force` gives for these
-    tokens, and `Translator.score` for a text that is encoded to them again."""
     normalised: float
-    """Score over the length penalty: what hypotheses are ranked by."""
     finished: bool
-    """Whether END was reached within the length limit."""
 
 
 @dataclass(frozen=True)
 class Translation:
-    """The translation of one sentence."""
+    """The translation of one sentence.
+
+    `text`: the best hypothesis, empty for a blank sentence, and `score` its score in nats. `hypotheses`: the best ones,
+    best first; none for a blank sentence. `src_tokens`: source tokens as the model read them, START and END included.
+    `truncated`: whether the source was cut at the model's longest length. `attention`: cross-attention of the best
+    hypothesis where asked for, (layers, heads, target tokens + 1, source tokens); row t is where the model looked when
+    it wrote token t, the last row where it looked after the last of them, when it wrote END if it did. A hypothesis as
+    long as the model's max_length has no such row. Translations are compared without it.
+    """
 
     text: str
-    """The best hypothesis. Empty for a blank sentence."""
     score: float
-    """Its score, in nats."""
     hypotheses: tuple[Hypothesis, ...] = field(repr=False)
-    """The best ones, best first; none for a blank sentence."""
     src_tokens: tuple[str, ...] = field(repr=False)
-    """Source tokens as the model read them, START and END included."""
     truncated: bool
-    """Whether the source was cut at the model's longest length."""
     attention: NDArray[np.float32] | None = field(default=None, compare=False, repr=False)
-    """Cross-attention of the best hypothesis where asked for: (layers, heads, target tokens + 1, source tokens);
-    row t is where the model looked when it wrote token t, the last row where it looked after the last of them, when it
-    wrote END if it did. A hypothesis as long as the model's max_length has no such row. Translations are compared
-    without it."""
 
 
 class Translator:
@@ -123,6 +123,12 @@ class Translator:
         workers: int | None = None,
         config: dict[str, Any] | None = None,
     ) -> None:
+        for side, tokenizer in (("source", src_tokenizer), ("target", tgt_tokenizer)):
+            if not isinstance(tokenizer, Tokenizer):
+                kind = type(tokenizer).__name__
+                raise ConfigError(
+                    f"the {side} tokenizer is a repose.Tokenizer, not {kind}: Tokenizer.load(file) makes one"
+                )
         self.engine = _engine_of(model, src_tokenizer, tgt_tokenizer)
         """What computes: the model itself, or graphs that were exported from it."""
         self.config = config or {}
@@ -151,7 +157,8 @@ class Translator:
 
     def __repr__(self) -> str:
         what = f"engine={self.engine.name!r}, precision={self.precision!r}, workers={self.workers}"
-        return f"<repose.Translator of {self.folder or 'a model in memory'}: {what}>"
+        others = f" and {len(self.engine.engines) - 1} more" if isinstance(self.engine, Ensemble) else ""
+        return f"<repose.Translator of {self.folder or 'a model in memory'}{others}: {what}>"
 
     def __enter__(self) -> Self:
         return self
@@ -269,7 +276,10 @@ class Translator:
         """
         texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):
-            raise ConfigError("sampling draws one translation of each text: leave beam_size and num_hypotheses out")
+            raise ConfigError(
+                "sampling draws one translation of each text: leave beam_size and num_hypotheses out, and for several "
+                "draws give the text several times"
+            )
         if beam_size is None:
             beam_size = max(self.beam_size, num_hypotheses if is_whole(num_hypotheses) else 1)
         options = SearchOptions(
@@ -309,7 +319,8 @@ class Translator:
         """Log-probability in nats of each target given its source, END included (a forced decode). `to` as for
         `translate`.
 
-        An empty source or target is scored as it is, where `repose score` prints nan.
+        An empty source or target is scored as it is, where `repose score` prints nan. Of a source longer than the
+        model's max_length, the beginning is read (`force` says where: `truncated`).
 
         Raises ConfigError for anything but lists of texts, DataError where the counts differ, a target is longer than
         the model's max_length, or a text has a lone surrogate.
@@ -341,8 +352,10 @@ class Translator:
         """Source and target tokens as text to read, where vocabularies of bytes have "Ġcach" and "Ã©": "cach", "·orro".
 
         The target's are those of the best hypothesis, none where there is none; a dot stands before a token that goes
-        on with the word of the one before (`repose.data.token_labels`).
+        on with the word of the one before (`repose.data.token_labels`). Raises ConfigError for what is no Translation.
         """
+        if not isinstance(translation, Translation):
+            raise ConfigError(f"labels takes one Translation, not {type(translation).__name__}")
         target = translation.hypotheses[0].tokens if translation.hypotheses else ()
         sides = ((self.src_tokenizer, translation.src_tokens), (self.tgt_tokenizer, target))
         source_labels, target_labels = (tokenizer.labels(tokenizer.ids(tokens)) for tokenizer, tokens in sides)
@@ -447,9 +460,9 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
 def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:
     """Raises DataError unless there is one target per source, each of ids that go on after START, and none is longer
     than is read."""
-    if num_sources != len(targets):
-        raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
     try:
+        if num_sources != len(targets):
+            raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
         _check_ids(targets, max_length=max_length, vocab_size=vocab_size)
     except TypeError:
         raise DataError("a target is a list of the ids of its tokens, from START to END: `score` takes texts") from None

@@ -23,24 +23,24 @@ Runs = str | Path | Sequence[str | Path]
 
 @dataclass(frozen=True)
 class Comparison:
-    """How much higher one system scores than another on a test set, and how sure that is (docs/significance.md)."""
+    """How much higher one system scores than another on a test set, and how sure that is (docs/significance.md).
+
+    `decoding`: whose translations are scored, "greedy" or a beam such as "beam4". `num_sentences`: of the test set.
+    `scores`, `other_scores`: of each run of the system, and of the other. `sentences`: the difference of the means over
+    runs; its interval and p are of other test sentences (paired bootstrap). `seeds`: the same difference; its interval
+    and p are of other trainings (Welch), and it is None with one run of either. `notes`: what to bear in mind, in
+    sentences, as under the tables of a report: that the two were not trained alike, that neither translates, or that
+    the test set is small.
+    """
 
     metric: Metric
     decoding: str
-    """Whose translations are scored: "greedy", or a beam such as "beam4"."""
     num_sentences: int
-    """Of the test set; with fewer than 50, the test over sentences calls too many differences significant."""
     scores: tuple[float, ...]
-    """Of each run of the system."""
     other_scores: tuple[float, ...]
-    """Of each run of the other."""
     sentences: Difference
-    """Of the means over runs; its interval and p are of other test sentences (paired bootstrap)."""
     seeds: SeedInterval | None
-    """The same difference; its interval and p are of other trainings (Welch). None with one run of either."""
     notes: tuple[str, ...] = ()
-    """What to bear in mind, in sentences, as under the tables of a report: that the two were not trained alike, that
-    neither translates, or that the test set is small."""
 
     @property
     def safe(self) -> bool:
