@@ -84,9 +84,9 @@ def fetch_corpus(
     return folder
 
 
-def is_there(info: CorpusInfo, home: Path | None = None) -> bool:
+def is_there(info: CorpusInfo) -> bool:
     """Whether a corpus has been fetched."""
-    return _is_whole(info, (home or cache_home()) / "corpora" / info.name)
+    return _is_whole(info, cache_home() / "corpora" / info.name)
 
 
 def _is_whole(info: CorpusInfo, folder: Path) -> bool:

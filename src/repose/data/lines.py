@@ -14,7 +14,7 @@ from repose.system.errors import DataError
 from repose.system.terminal import quoted
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
-_PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
 """How files are unpacked, by the endings of their names."""
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 """How zip files begin, as those of Word, Excel and LibreOffice are, and files of the programs before them."""
@@ -82,7 +82,7 @@ class LineReader:
 
     def _by_iconv(self, encoding: str, more: str = "") -> str:
         """And by which command; nothing for a file that is packed."""
-        if self.path.suffix.lower() in _PACKED:
+        if self.path.suffix.lower() in PACKED:
             return ""
         old, new = (quoted(name) for name in (self.path, self.path.with_name(f"utf8.{self.path.name}")))
         return f", or with `iconv -f {encoding} -t utf-8 {old} > {new}`{more}"
@@ -125,7 +125,7 @@ def _skip_line(file: BinaryIO) -> bool:
 
 def opened(path: Path) -> BinaryIO:
     """A file of text, unpacked where its name ends in .gz or .xz."""
-    packed = _PACKED.get(path.suffix.lower())
+    packed = PACKED.get(path.suffix.lower())
     # Their own readline() is written in Python and several times slower than BufferedReader's.
     return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
-from repose.data.lines import AS_TEXT, LineReader, check_file
+from repose.data.lines import AS_TEXT, PACKED, LineReader, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
@@ -39,7 +39,6 @@ _SUFFIXES = {
     ".tmx": "tmx",
 }
 
-_PACKED = (".gz", ".xz")
 _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
 
 
@@ -192,7 +191,7 @@ def refuse_packed(files: Iterable[str | Path]) -> None:
 
 def unpacked(path: PurePath) -> PurePath:
     """The name that a file has without the ending of its packing."""
-    return path.with_suffix("") if path.suffix.lower() in _PACKED else path
+    return path.with_suffix("") if path.suffix.lower() in PACKED else path
 
 
 _OFFICE = (".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt")

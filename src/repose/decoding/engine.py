@@ -94,12 +94,11 @@ class Engine(ABC):
         """A message from which `built` makes this engine again, in another process."""
 
     def fingerprint(self) -> Hashable:
-        """A value that changes when the weights do."""
+        """A value that changes when the weights do; those of graphs never do."""
         return None
 
-    @abstractmethod
-    def refresh(self) -> None:
-        """Derive anew what was derived from the weights."""
+    def refresh(self) -> None:  # noqa: B027 - an engine of graphs has nothing to do here
+        """Derive anew what was derived from the weights, if anything is."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
         """Within the block, it computes in one thread, as fast as it can."""

@@ -6,7 +6,7 @@ Needs neither torch nor onnx. One thread: a step is many small operations, and s
 import contextlib
 import os
 import pickle
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +131,6 @@ class OnnxEngine(Engine):
     def message(self) -> bytes:
         """See `Engine`: the message says where the graphs are."""
         return pickle.dumps((self.name, self.graphs))
-
-    def fingerprint(self) -> Hashable:
-        """See `Engine`: graphs do not change."""
-        return str(self.graphs.encoder)
-
-    def refresh(self) -> None:
-        """See `Engine`: nothing is derived from the graphs."""
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
         """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""
