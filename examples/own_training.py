@@ -50,7 +50,7 @@ def main() -> None:
         if update % 100 == 0:
             print(f"update {update}: loss {loss.item():.3f}")
 
-    translator = repose.Translator(model.eval(), src, tgt)
+    translator = repose.Translator(model, src, tgt)
     translator.save(arguments.model, src_lang="pt", tgt_lang="en")
     some = sets["test"][:3]
     for (source, reference), best in zip(some, translator.translate([a for a, _ in some]), strict=True):
