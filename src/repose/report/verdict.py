@@ -49,11 +49,11 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     figure = _judge(comparable or rows)
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
     if not found:
-        return f"On {corpus} no model has a score that may be compared."
+        return f"On {corpus}, no model has a score that may be compared."
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
-        return f"On {corpus} the systems count other tokens: their losses cannot be compared."
+        return f"On {corpus}, the systems count other tokens: their losses cannot be compared."
     if len(figure.kinds([row for row, _ in found])) > 1:
-        return f"On {corpus} the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
+        return f"On {corpus}, the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
     sign = -1 if figure.better == "higher" else 1
     found.sort(key=lambda pair: sign * pair[1].mean)
     (best, mean), *others = found
@@ -65,15 +65,15 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
     among = f"the best {figure.name} of {len(found)} systems{without}"
     if figure.name.startswith("BLEU") and mean.mean < DEAD:
-        return f"On {corpus} no system translates: the best {figure.name} is {_shown(mean, figure)}."
+        return f"On {corpus}, no system translates: the best {figure.name} is {_shown(mean, figure)}."
     level = [row.group for row, other in found if round(other.mean, figure.digits) == round(mean.mean, figure.digits)]
     if len(level) == len(found) > 2:
-        return f"On {corpus} all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
+        return f"On {corpus}, all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
     if len(level) > 1:
         score = f"{number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}"
-        return f"On {corpus} {_listed(level)} share {among}, {score}."
+        return f"On {corpus}, {_listed(level)} share {among}, {score}."
     apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {'above' if sign < 0 else 'below'} {second.group}"
-    said = f"On {corpus} {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(found[:2])}"
+    said = f"On {corpus}, {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(found[:2])}"
     return f"{said}{_otherwise(best, second)}; {_tested(figure, tests, best, second)}."
 
 
