@@ -1,4 +1,4 @@
-"""Commands and Python of the README and of docs/own-corpus.md run, on a small corpus, one epoch instead of many."""
+"""Commands and Python of the README, docs/own-corpus.md and docs/python.md run, on a small corpus, one epoch instead of many."""
 
 import importlib.util
 import os
@@ -19,7 +19,7 @@ from repose.runs.run import RunResult
 
 README = Path(__file__).parent.parent / "README.md"
 ROOT = README.parent
-PAGES = (README, ROOT / "docs" / "own-corpus.md")
+PAGES = (README, ROOT / "docs" / "own-corpus.md", ROOT / "docs" / "python.md")
 
 
 def blocks(language: str) -> list[str]:
@@ -128,8 +128,16 @@ def test_named_files_exist() -> None:
         text = page.read_text(encoding="utf-8")
         for path in re.findall(r"(?<![\w/.])(?:docs|benchmarks)/[\w./-]+\w", text):
             assert (ROOT / path).exists(), f"{page.name}: {path}"
-        for link in re.findall(r"\]\(([\w./-]+)\)", text):
-            assert (page.parent / link).exists(), f"{page.name}: {link}"
+        for link, section in re.findall(r"\]\(([\w./-]*)(?:#([\w-]+))?\)", text):
+            linked = page.parent / link if link else page
+            assert linked.exists(), f"{page.name}: {link}"
+            assert not section or section in sections(linked), f"{page.name}: {link}#{section}"
+
+
+def sections(page: Path) -> list[str]:
+    """The names of a page's headings in links, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
 def test_the_grid_file_expands(folder: Path, run: Callable[[str], tuple[int, str, str]]) -> None:
