@@ -1,4 +1,4 @@
-"""Commands and Python of the README, docs/own-corpus.md and docs/python.md run, on a small corpus, one epoch instead of many."""
+"""Commands and Python of the README and two pages run, on a small corpus and for one epoch; links lead somewhere."""
 
 import importlib.util
 import os
