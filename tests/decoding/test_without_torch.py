@@ -132,6 +132,24 @@ def test_a_hubs_library_is_required_and_not_needed(model: Path, tmp_path: Path) 
     assert done.stdout.splitlines() == [t.text for t in repose.load(model, engine="torch").translate(LINES)]
 
 
+def test_an_export_scores_pairs(environment: tuple[Path, int], model: Path, tmp_path: Path) -> None:
+    repose.export(model, to="onnx", out=tmp_path / "out")
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    command = "sys.argv[0] = 'repose'; from repose.cli.main import main; main()"
+    done = run(environment[0], command, "score", *(str(tmp_path / name) for name in ("out", "src", "tgt")))
+    assert done.returncode == 0, done.stderr
+    expected = repose.load(model, engine="torch").score(LINES, LINES)
+    assert [float(line) for line in done.stdout.splitlines()] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_wrong_folder_is_said_before_what_it_would_need(environment: tuple[Path, int], tmp_path: Path) -> None:
+    command = "sys.argv[0] = 'repose'; from repose.cli.main import main; main()"
+    for name, said in (("nope", "does not exist"), (".", "holds neither config.json nor model.safetensors")):
+        done = run(environment[0], command, "translate", str(tmp_path / name), given="ka\n")
+        assert said in " ".join(done.stderr.split()), done.stderr
+
+
 def test_what_needs_torch_says_so(environment: tuple[Path, int], model: Path, tmp_path: Path) -> None:
     command = "sys.argv[0] = 'repose'; from repose.cli.main import main; main()"
     for arguments in (("translate", str(model)), ("export", str(model), "--to", "onnx", "--out", str(tmp_path / "x"))):

@@ -359,6 +359,22 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
         OnnxEngine.of_message(read)
 
 
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_an_export_that_is_overwritten_does_not_change_what_was_loaded(
+    saving: Saving, tmp_path: Path, beam_size: int
+) -> None:
+    """As `cp` writes: into the files that are there, in which ONNX Runtime would look for weights later."""
+    repose.export(saving("reinforced"), to="onnx", out=tmp_path / "out")
+    loaded = repose.load(tmp_path / "out")
+    expected = loaded.translate(TEXTS[:1], beam_size=beam_size)
+    shutil.rmtree(tmp_path / "model")
+    repose.export(saving("reinforced", positions="interleaved"), to="onnx", out=tmp_path / "other")
+    for file in (tmp_path / "other").glob("*.onnx"):
+        (tmp_path / "out" / file.name).write_bytes(file.read_bytes()[::-1])
+    assert loaded.translate(TEXTS[:1], beam_size=beam_size) == expected
+    assert loaded.engine.search([2, 5, 3], 9, SearchOptions(beam_size)) is not None, "by the graph that has been open"
+
+
 @pytest.mark.parametrize("name", ["baseline", "reinforced"])
 @pytest.mark.parametrize("default", ["float64", "meta"])
 def test_defaults_of_torch_change_nothing(

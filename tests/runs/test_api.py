@@ -162,7 +162,11 @@ def test_files_may_come_from_an_iterator_and_be_anything_with_a_path(corpus: Pat
             return str(tmp_path / "run")
 
     out: Any = Place()
-    assert train(corpus.parent.glob("pairs.*"), out, stop_after=1).folder == tmp_path / "run"
+    result = train(corpus.parent.glob("pairs.*"), out, stop_after=1)
+    assert result.folder == tmp_path / "run"
+    for folder in (result, [result]):
+        with pytest.raises(repose.CheckpointError, match="run is a run without a model: where its training is not finished"):
+            repose.load(folder)
 
 
 def test_no_files_are_not_the_files_of_the_run(corpus: Path, tmp_path: Path) -> None:

@@ -155,13 +155,12 @@ def score(
     from repose.data.readers import PairReader
     from repose.decoding.load import load
     from repose.decoding.stream import StreamCounts, score_lines
-    from repose.system.device import one_thread
 
     counts, pairs = StreamCounts(), PairReader([src, tgt])
     translator = load(model, device, precision=precision, engine=engine)
     for warning in warnings_for_pairs(translator.config, (row for row in pairs.rows() if not isinstance(row, str)), to):
         say(warning.sentence)
-    with one_thread():
+    with translator.engine.undisturbed():
         for value in score_lines(translator, pairs.rows(), counts, to=to):
             print(f"{value:.4f}")
     if counts.dropped:

@@ -1,5 +1,6 @@
 """A translator from a folder: a run, a model directory, or an export to ONNX."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 @naming_extras()
 def load(
-    folder: str | Path | Sequence[str | Path],
+    folder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     device: "str | torch.device" = "cpu",
     workers: int | None = None,
     precision: str | None = None,
     engine: str = "auto",
 ) -> Translator:
-    """A translator from a run directory, a model directory, an export to ONNX, or one on a hub
+    """A translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or one on a hub
     (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
     token is chosen by the mean of their probabilities. They need the same tokenizers, as the seeds of a grid have them;
     languages, tag and the settings of the search are the first one's.
@@ -88,12 +89,12 @@ def load(
     return translator
 
 
-def is_export(folder: str | Path) -> bool:
+def is_export(folder: str | os.PathLike[str]) -> bool:
     """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
     return graphs.is_graph_folder(hub.local_folder(folder))
 
 
-def _ensemble(folders: Sequence[str | Path], workers: int | None, **how: Any) -> Translator:
+def _ensemble(folders: Sequence[str | os.PathLike[str]], workers: int | None, **how: Any) -> Translator:
     """The translator of several models; of one alone, if there is but one."""
     if not folders:
         raise ConfigError("a list of models is empty: name one at least")

@@ -139,7 +139,7 @@ class OnnxEngine(Engine):
             self._searches[is_greedy], path = None, self.graphs.search(options.beam_size)
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
                 with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
-                    session = _session(path, arena=False)
+                    session = _session(path, weights=self.graphs.step)
                     self._searches[is_greedy] = session if self._is_as_it_was() else None
         if (session := self._searches[is_greedy]) is None:
             return None
@@ -230,16 +230,21 @@ def _runtime() -> Any:
     return onnxruntime
 
 
-def _session(path: Path, *, arena: bool = True) -> Any:
-    """`arena`: keep memory between calls; for small tensors the C library itself is faster."""
+def _session(path: Path, *, weights: Path | None = None) -> Any:
+    """`weights`: the file beside a whole search in which its weights are. It is read: ONNX Runtime would map it, and
+    compute with whatever is written over it later. Such a graph keeps no memory between calls: for its small tensors,
+    the C library is faster."""
     ort = _runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    options.enable_cpu_mem_arena = arena
+    options.enable_cpu_mem_arena = weights is None
     options.enable_mem_pattern = False  # one would be kept for each shape, and a search has many
     options.log_severity_level = 3
     try:
+        if weights is not None:
+            content = weights.read_bytes()
+            options.add_external_initializers_from_files_in_memory([weights.name], [content], [len(content)])
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class
         first = str(error).splitlines()[0]

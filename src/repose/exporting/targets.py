@@ -7,6 +7,7 @@ computes.
 
 import contextlib
 import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -47,7 +48,7 @@ def get_target(name: str) -> Target:
 
 @naming_extras()
 def export(
-    run: str | Path, *, to: str, out: str | Path, precision: str = "fp32", single_file: bool = False
+    run: str | os.PathLike[str], *, to: str, out: str | os.PathLike[str], precision: str = "fp32", single_file: bool = False
 ) -> Exported:
     """Write a trained model as a folder that another tool loads (docs/export.md).
 

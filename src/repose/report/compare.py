@@ -18,7 +18,7 @@ from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import checked_path
 
-Runs = str | Path | Sequence[str | Path]
+Runs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 @dataclass(frozen=True)

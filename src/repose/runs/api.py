@@ -39,7 +39,7 @@ def train(
     config: str | Path | None = None,
     preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    start: str | Path | None = None,
+    start: str | os.PathLike[str] | None = None,
     synthetic: Files | None = None,
     device: str = "auto",
     workers: int | None = None,
@@ -108,7 +108,7 @@ def train(
 
 
 def evaluate(
-    model: str | Path | Sequence[str | Path],
+    model: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     files: Files | None = None,
     *,
     split: str | None = None,

@@ -154,7 +154,9 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
 
     Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
     """
-    target, folder = find_device(device), hub.local_folder(folder)
+    folder = hub.local_folder(folder)
+    _read_whole(lambda: _read_config(locate(folder)))  # before a library is missed
+    target = find_device(device)
     return _read_whole(lambda: _load(locate(folder), kind, target))
 
 

@@ -8,7 +8,7 @@ Environment: HF_ENDPOINT (another hub), HF_TOKEN (private models), HF_HOME (the 
 
 import os
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 from repose.system.errors import CheckpointError, ConfigError, HubError
@@ -33,17 +33,17 @@ _SCHEME = re.compile(r"^hf:(/{1,2}|$)")  # a pathlib.Path has lost one of the tw
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
-def is_on_hub(name: str | PurePath) -> bool:
+def is_on_hub(name: str | os.PathLike[str]) -> bool:
     """Whether a user's "folder" is the name of a model on a hub."""
     return bool(_SCHEME.match(_text(name)))
 
 
-def local_folder(name: str | Path) -> Path:
+def local_folder(name: str | os.PathLike[str]) -> Path:
     """The folder that a user's path means; what is on a hub is fetched first.
 
     Raises ConfigError and HubError, and CheckpointError for a path that the system does not look for.
     """
-    if not isinstance(name, str | PurePath):
+    if not isinstance(name, str | os.PathLike):
         raise ConfigError(f"the folder of a model is {name!r}, but must be a path")
     if is_on_hub(name):
         return fetch(_text(name))
@@ -93,8 +93,8 @@ def is_blob(path: Path, folder: Path) -> bool:
     )
 
 
-def _text(name: str | PurePath) -> str:
-    return name if isinstance(name, str) else name.as_posix()
+def _text(name: str | os.PathLike[str]) -> str:
+    return name if isinstance(name, str) else Path(name).as_posix()
 
 
 def _sentence(error: Exception, repo: str, revision: str | None, endpoint: str) -> str:
