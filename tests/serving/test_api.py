@@ -1,6 +1,7 @@
 """The API as clients of LibreTranslate use it: each way to ask, each answer, each sentence about what is wrong."""
 
 import asyncio
+import gzip
 import io
 import json
 import resource
@@ -362,12 +363,41 @@ def test_errors_are_json_everywhere(method: str, path: str, status: int, error: 
     assert response.headers["access-control-allow-origin"] == "*"
 
 
+def test_a_compressed_body_is_refused_as_what_it_is() -> None:
+    content = gzip.compress(json.dumps({**PT_EN, "q": "olá"}).encode())
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    response = ask(APP, "POST", "/translate", content=content, headers=headers)
+    assert response.status_code == 415
+    assert body(response) == {"error": "Invalid request: the body is compressed ('gzip'): send it as it is"}
+
+
+def test_answers_are_what_the_specification_says() -> None:
+    """Of a text and of a list of texts, with all that there may be."""
+    app = make_app(service())
+    described = body(ask(app, "GET", "/spec"))["paths"]["/translate"]["post"]["responses"]["200"]["content"]
+    schema = described["application/json"]["schema"]["properties"]
+    for q in ("olá", ["olá", "мир"]):
+        answer = body(ask(app, "POST", "/translate", json={"source": "auto", "target": "en", "q": q, "alternatives": 1}))
+        assert answer.keys() <= schema.keys()
+        for name, value in answer.items():
+            assert fits(value, schema[name]), name
+
+
+def fits(value: Any, schema: dict[str, Any]) -> bool:
+    if "oneOf" in schema:
+        return sum(fits(value, one) for one in schema["oneOf"]) == 1
+    kinds = {"string": str, "array": list, "object": dict, "number": (int, float)}
+    return isinstance(value, kinds[schema["type"]]) and (
+        schema["type"] != "array" or all(fits(each, schema["items"]) for each in value)
+    )
+
+
 def test_headers() -> None:
     response = ask(APP, "OPTIONS", "/translate", headers={"Origin": "https://example.org"})
     assert response.status_code == 200
     wanted = {
         "access-control-allow-origin": "*",
-        "access-control-allow-headers": "Authorization, Content-Type",
+        "access-control-allow-headers": "Authorization, Content-Type, X-Request-ID, X-Request-Timeout",
         "access-control-expose-headers": "Authorization, Retry-After, X-Request-ID",
         "access-control-allow-methods": "GET, POST",
         "access-control-allow-credentials": "true",
@@ -393,6 +423,9 @@ def test_health() -> None:
 
 def test_the_specification_is_of_the_routes() -> None:
     made = service(metrics=True)
+    assert {"/translate_file", "/download_file/{name}", "/metrics"} <= spec(made.settings)["paths"].keys()
+    none = spec(service(files=False).settings)["paths"]
+    assert not {"/suggest", "/translate_file", "/download_file/{name}", "/metrics"} & none.keys()
     described = {(path, method) for path, methods in spec(made.settings)["paths"].items() for method in methods}
     app = make_app(made)
     found = body(ask(app, "GET", "/spec"))

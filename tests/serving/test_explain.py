@@ -37,6 +37,12 @@ def test_weights_are_the_mean_of_the_last_layer() -> None:
     (sentence,) = asked(q="x y", heads=False)["sentences"]
     assert sentence["weights"] == [[0.75, 0.25]]
     assert "attention" not in sentence
+    made = make_app(service(dispatcher=Scoring()))
+    refused = ask(made, "POST", "/explain", json={**PT_EN, "q": "x y", "heads": "maybe"})
+    assert (refused.status_code, body(refused)["error"]) == (
+        400,
+        "Invalid request: heads parameter is not true or false",
+    )
 
 
 def test_alternatives_have_the_scores_of_all_sentences() -> None:

@@ -626,8 +626,9 @@ def test_themes_have_contrast(visit: Visits, scheme: str) -> None:
     assert page.evaluate("document.documentElement.dataset.theme") == other
 
 
-def test_a_phone_shows_one_pane_over_the_other(visit: Visits) -> None:
-    one = visit(viewport=PHONE, has_touch=True)
+@pytest.mark.parametrize("width", [PHONE["width"], 320])
+def test_a_phone_shows_one_pane_over_the_other(visit: Visits, width: int) -> None:
+    one = visit(viewport={**PHONE, "width": width}, has_touch=True)
     page = one.open()
     one.write("o gato dorme " * 20 + "Donaudampfschiffahrtsgesellschaftskapitänsmützenabzeichenverleihung")
     page.tap(".piece >> nth=1")

@@ -296,7 +296,7 @@ class Service:
         text, source, target = found.text("q"), found.text("source"), found.text("target")
         limits = self.settings.limits
         alternatives = found.number("alternatives", limits.most_alternatives)
-        heads = str(found.get("heads")).lower() not in ("false", "0", "no")
+        heads = found.flag("heads", default=True)
         check_sizes(text, limits)
         if len(text) > limits.explain_limit:
             raise too_long(len(text), limits.explain_limit)

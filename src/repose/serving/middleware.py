@@ -19,7 +19,7 @@ from repose.serving.settings import ServeSettings
 
 _CORS = [
     (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type"),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, X-Request-ID, X-Request-Timeout"),
     (b"access-control-expose-headers", b"Authorization, Retry-After, X-Request-ID"),
     (b"access-control-allow-methods", b"GET, POST"),
     (b"access-control-allow-credentials", b"true"),

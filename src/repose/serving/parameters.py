@@ -15,6 +15,7 @@ from repose.serving.refusals import RequestError, body_too_large, busy, missing,
 from repose.serving.settings import NO_LIMIT, Limits
 
 _MOST_FIELDS = 64
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVALID_JSON = "Invalid JSON format"
 _UNREADABLE_FORM = "Invalid request: the multipart form cannot be read"
@@ -75,6 +76,15 @@ class Parameters:
             raise RequestError(400, f"Invalid request: {name} parameter must be <= {most}")
         return number
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        """True or false, 1 or 0, yes or no. Raises RequestError for anything else."""
+        value = self.get(name)
+        if value is None or value == "":
+            return default
+        if (said := str(value).lower()) not in _FLAGS:
+            raise RequestError(400, f"Invalid request: {name} parameter is not true or false")
+        return _FLAGS[said]
+
     def upload(self, name: str) -> Upload:
         """A file of a multipart form. Raises RequestError where there is none."""
         value = self._values.get(name)
@@ -121,6 +131,8 @@ async def read(request: Request, limits: Limits, take: Callable[[int], bool]) ->
 
 
 async def _read_body(request: Request, limit: int, take: Callable[[int], bool]) -> bytes:
+    if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
+        raise RequestError(415, f"Invalid request: the body is compressed ({coding!a:.20}): send it as it is")
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared[:20]) > limit:
         raise body_too_large(limit)

@@ -31,8 +31,12 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
     paths["/download_file/{name}"]["get"]["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": _TEXT}
     ]
+    if settings.suggestions is None:
+        del paths["/suggest"]
+    if not settings.files:
+        del paths["/translate_file"], paths["/download_file/{name}"]
     if settings.metrics:
-        paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT)
+        paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT, kind="text/plain")
     about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
     return {
         "openapi": "3.0.3",
@@ -43,7 +47,8 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
 
 
 def _posts() -> dict[str, Any]:
-    translated = {"translatedText": _TEXT, "detectedLanguage": _DETECTED, "alternatives": _array(_TEXT)}
+    detected, several = _or_array(_DETECTED), _array(_or_array(_TEXT))
+    translated = {"translatedText": _or_array(_TEXT), "detectedLanguage": detected, "alternatives": several}
     return {
         "/translate": _post(
             "Translate text",
@@ -54,7 +59,7 @@ def _posts() -> dict[str, Any]:
                 "alternatives": ({"type": "integer", "default": 0}, "How many further ones are wanted, of plain text"),
                 **_KEY,
             },
-            _object({**translated, "warnings": _array(_TEXT)}),
+            _object({**translated, "warnings": several}),
             required=["q", "source", "target"],
         ),
         "/detect": _post("Detect the language of a text", {**_Q, **_KEY}, _array(_DETECTED), required=["q"]),
@@ -100,7 +105,7 @@ def _gets() -> dict[str, Any]:
             "Languages that are served", _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)}))
         ),
         "/frontend/settings": _get("What a page has to know", {"type": "object"}),
-        "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}),
+        "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}, kind="*/*"),
         "/models": _get("The models, and their scores", _array({"type": "object"})),
         "/health": _get("Whether the server is there", _object({"status": _TEXT})),
         "/health/live": _get("Whether the server is there", _object({"status": _TEXT})),
@@ -129,12 +134,17 @@ def _array(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
+def _or_array(one: dict[str, Any]) -> dict[str, Any]:
+    """What answers a text, or what answers a list of texts."""
+    return {"oneOf": [one, _array(one)]}
+
+
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def _get(summary: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"get": {"summary": summary, "responses": _responses(schema)}}
+def _get(summary: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
+    return {"get": {"summary": summary, "responses": _responses(schema, kind)}}
 
 
 def _post(
@@ -161,11 +171,12 @@ def _post(
     }
 
 
-def _responses(schema: dict[str, Any]) -> dict[str, Any]:
+def _responses(schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
     errors = {
         "400": "A parameter is missing or cannot be used",
         "403": "Not allowed",
         "413": "The request is too large",
+        "415": "The body is compressed",
         "429": "Too many requests: see Retry-After",
         "503": "The server is busy: see Retry-After",
         "504": "There was no time",
@@ -174,5 +185,5 @@ def _responses(schema: dict[str, Any]) -> dict[str, Any]:
         code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
         for code, text in errors.items()
     }
-    done = {"description": "Done", "content": {"application/json": {"schema": schema}}}
+    done = {"description": "Done", "content": {kind: {"schema": schema}}}
     return {"200": done, **refused}
