@@ -204,6 +204,19 @@ def test_ways_to_end(monkeypatch: pytest.MonkeyPatch, job: Callable[..., CellJob
     assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, exit_code=-9, passing=True)
     imitated(monkeypatch, "import sys; print('the disk is full', file=sys.stderr); sys.exit(5)")
     assert run_cell(job(), stop=stop) == CellState(status=CellStatus.FAILED, message="the disk is full", passing=True)
+    lost = f"""
+import io
+from repose.grids import cells
+from repose.runs import run
+from repose.system.errors import LostWorkerError
+def fail(*_, **__):
+    raise LostWorkerError("a worker was killed")
+run.run = fail
+sys.stdin, sys.argv = io.StringIO(json.dumps(order)), ["", {str(job().folder)!r}]
+sys.exit(cells.main())"""
+    imitated(monkeypatch, lost)
+    killed = CellState(status=CellStatus.FAILED, message="a worker was killed", passing=True)
+    assert run_cell(job(), stop=stop) == killed
     imitated(monkeypatch, f"print('process 12 is at work', file=sys.stderr); sys.exit({BUSY})")
     assert run_cell(job(), stop=stop) == CellState(status=CellStatus.ELSEWHERE, message="process 12 is at work")
     imitated(monkeypatch, "sys.exit(3)")

@@ -165,7 +165,9 @@ def test_files_may_come_from_an_iterator_and_be_anything_with_a_path(corpus: Pat
     result = train(corpus.parent.glob("pairs.*"), out, stop_after=1)
     assert result.folder == tmp_path / "run"
     for folder in (result, [result]):
-        with pytest.raises(repose.CheckpointError, match="run is a run without a model: where its training is not finished"):
+        with pytest.raises(
+            repose.CheckpointError, match="run is a run without a model: where its training is not finished"
+        ):
             repose.load(folder)
 
 

@@ -377,7 +377,9 @@ def test_answers_are_what_the_specification_says() -> None:
     described = body(ask(app, "GET", "/spec"))["paths"]["/translate"]["post"]["responses"]["200"]["content"]
     schema = described["application/json"]["schema"]["properties"]
     for q in ("olá", ["olá", "мир"]):
-        answer = body(ask(app, "POST", "/translate", json={"source": "auto", "target": "en", "q": q, "alternatives": 1}))
+        answer = body(
+            ask(app, "POST", "/translate", json={"source": "auto", "target": "en", "q": q, "alternatives": 1})
+        )
         assert answer.keys() <= schema.keys()
         for name, value in answer.items():
             assert fits(value, schema[name]), name

@@ -5,8 +5,10 @@ import os
 import pickle
 import random
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from multiprocessing import active_children, get_all_start_methods, get_context
@@ -18,7 +20,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from repose.system.errors import ConfigError, ReposeError
+from repose.system.errors import ConfigError, LostWorkerError, ReposeError
+from repose.system.signals import Interrupted
 from repose.training import checkpoint, distributed
 from repose.training.distributed import Outer, choose_workers, outer_launcher
 from repose.training.learner import Learner
@@ -169,7 +172,7 @@ def test_a_killed_worker_ends_the_run_which_then_resumes(
     sentence = "a worker was killed by signal 9 (out of memory?): run the same command again, training then resumes"
     with monkeypatch.context() as patch:
         at_update(patch, 8, lambda: [os.kill(int(p.pid or 0), signal.SIGKILL) for p in active_children()])
-        with pytest.raises(ReposeError) as caught:
+        with pytest.raises(LostWorkerError) as caught:
             lab.go(two_worker_job(lab), tmp_path, workers=2)
     assert str(caught.value) == sentence
     assert (tmp_path / "train.log").read_text().splitlines()[-1].endswith(f"failed: {sentence}")
@@ -357,6 +360,38 @@ def test_slurm_step_is_joined(nodes: str, first: str) -> None:
     step["SLURM_STEP_NUM_TASKS"] = "4"
     assert outer_launcher(step) == Outer(2, 4, 0, first, 30_123)
     assert outer_launcher({**step, "MASTER_ADDR": "here", "MASTER_PORT": "7"}) == Outer(2, 4, 0, "here", 7)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "n1", "MASTER_PORT": "1"},
+        {"SLURM_STEP_NUM_TASKS": "2"},
+    ],
+)
+def test_half_a_launcher_is_none(environment: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="says that a launcher started this process, but not where"):
+        outer_launcher(environment)
+
+
+def test_processes_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distributed, "COMING", 0.2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    with pytest.raises(LostWorkerError, match=r"of 3 processes, some have not come \(1, 2\)"):
+        distributed.joined(Outer(0, 3, 0, "127.0.0.1", port), torch.device("cpu")).__enter__()
+    with pytest.raises(LostWorkerError, match=r"the first process is not at 127\.0\.0\.1"):
+        distributed.joined(Outer(1, 3, 1, "127.0.0.1", port), torch.device("cpu")).__enter__()
+
+
+def test_who_waits_for_others_hears_signals() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    with pytest.raises(Interrupted):
+        distributed.joined(Outer(0, 2, 0, "127.0.0.1", port), torch.device("cpu")).__enter__()
 
 
 def test_one_gpu_is_none_for_several_processes() -> None:

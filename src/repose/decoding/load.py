@@ -33,8 +33,8 @@ def load(
     precision: str | None = None,
     engine: str = "auto",
 ) -> Translator:
-    """A translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or one on a hub
-    (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
+    """A translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or one on a
+    hub (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
     token is chosen by the mean of their probabilities. They need the same tokenizers, as the seeds of a grid have them;
     languages, tag and the settings of the search are the first one's.
 

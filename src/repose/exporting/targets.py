@@ -48,7 +48,12 @@ def get_target(name: str) -> Target:
 
 @naming_extras()
 def export(
-    run: str | os.PathLike[str], *, to: str, out: str | os.PathLike[str], precision: str = "fp32", single_file: bool = False
+    run: str | os.PathLike[str],
+    *,
+    to: str,
+    out: str | os.PathLike[str],
+    precision: str = "fp32",
+    single_file: bool = False,
 ) -> Exported:
     """Write a trained model as a folder that another tool loads (docs/export.md).
 

@@ -3,8 +3,8 @@
 The process is a session leader, so that Ctrl-C reaches only the grid, which then asks each cell to save and end. A cell
 whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as a line of
 JSON from stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable),
-`BUSY` where another process is at work in the folder, and `UNWRITTEN` where it could not write; the last line on stderr
-says why it failed.
+`BUSY` where another process is at work in the folder, and `PASSING` where it could not write or lost a worker; the last
+line on stderr says why it failed.
 """
 
 import contextlib
@@ -21,14 +21,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from repose.system.errors import BusyError, WriteError, user_message
+from repose.system.errors import BusyError, LostWorkerError, WriteError, user_message
 from repose.system.files import locked_or_busy
 from repose.system.helper import OWN_SESSION
 
 LOG, LOCK = "cell.log", "cell.lock"
 """What a cell's process says on stderr, and the file that it locks, in its run directory."""
-BUSY, UNWRITTEN = 4, 5
-"""Exit codes of a cell's process that found another one at work in the run directory, or could not write there."""
+BUSY, PASSING = 4, 5
+"""Exit codes of a cell's process that found another one at work in the run directory, or that met something outside it
+that may pass: a full disk, or a worker that was killed."""
 POLL = 1.0
 """Seconds between a cell's looks at its lock and at the process that started it."""
 
@@ -145,7 +146,7 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
         return CellState(status=CellStatus.STOPPED)
     if code < 0 or not said:
         return CellState(status=CellStatus.FAILED, exit_code=code, passing=code < 0)
-    return CellState(status=CellStatus.FAILED, message=said, passing=code == UNWRITTEN)
+    return CellState(status=CellStatus.FAILED, message=said, passing=code == PASSING)
 
 
 def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -214,8 +215,8 @@ def main() -> int:
             return _run(folder, order, workers=None if is_alone else RunFolder(folder).workers or order["cores"])
     except BusyError as error:
         return _say(error, BUSY)
-    except WriteError as error:
-        return _say(error, UNWRITTEN)
+    except (WriteError, LostWorkerError) as error:
+        return _say(error, PASSING)
     except KeyboardInterrupt:
         return 130
     except Exception as error:

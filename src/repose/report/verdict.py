@@ -53,7 +53,9 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
         return f"On {corpus}, the systems count other tokens: their losses cannot be compared."
     if len(figure.kinds([row for row, _ in found])) > 1:
-        return f"On {corpus}, the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
+        return (
+            f"On {corpus}, the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
+        )
     sign = -1 if figure.better == "higher" else 1
     found.sort(key=lambda pair: sign * pair[1].mean)
     (best, mean), *others = found

@@ -43,6 +43,10 @@ class WriteError(ReposeError):
     """A file or folder that cannot be written: a full disk, say, or no permission."""
 
 
+class LostWorkerError(ReposeError):
+    """A process of a training that was killed, by the system where memory ran out, say: the same command resumes."""
+
+
 _OF_TRAIN = ("torch", "safetensors", "jaxtyping", "sacrebleu", "sacremoses", "py3langid")
 EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": "runtime"}
 """Extra that has a library, where one sentence for all of its uses is enough."""

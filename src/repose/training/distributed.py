@@ -21,11 +21,20 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.multiprocessing.spawn import ProcessContext, ProcessException, start_processes
 
 from repose.system.device import available_cores, check_workers, device_name, find_device, num_threads
-from repose.system.errors import OUT_OF_MEMORY, ConfigError, DeviceError, ReposeError, is_out_of_memory
-from repose.system.signals import holding_back_signals, killed_by
+from repose.system.errors import (
+    OUT_OF_MEMORY,
+    ConfigError,
+    DeviceError,
+    LostWorkerError,
+    ReposeError,
+    is_out_of_memory,
+)
+from repose.system.signals import holding_back_signals, interruptible, killed_by
 
 TIMEOUT = timedelta(hours=2)
 """How long a worker waits for the others; translating a validation set on one of them takes long."""
+COMING = 600.0
+"""Seconds in which the processes of a launcher must come together; each of them reads the corpus before."""
 _GRACE = 30.0  # seconds for this process to notice by itself that a worker has died
 _LIBUV = os.name != "nt"  # without which torch for Windows is built
 MIN_TOKENS_PER_WORKER = 256
@@ -83,9 +92,19 @@ class Outer:
 def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
     """The place that the environment names, if it names one: torchrun's variables, or those of a SLURM job step.
 
-    A SLURM batch script is a job step of its own in which srun has not run: its tasks are not ours to join.
+    A SLURM batch script is a job step of its own in which srun has not run: its tasks are not ours to join. Raises
+    ConfigError where only a part is there, or no number is where one should be.
     """
-    e = environment
+    try:
+        return _placed(environment)
+    except (KeyError, ValueError) as error:
+        raise ConfigError(
+            f"the environment says that a launcher started this process, but not where ({error}): set RANK, "
+            "WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or unset these and SLURM_STEP_NUM_TASKS"
+        ) from error
+
+
+def _placed(e: Mapping[str, str]) -> Outer | None:
     if {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= e.keys():
         rank = int(e["RANK"])
         local_rank = int(e.get("LOCAL_RANK", rank))
@@ -160,9 +179,12 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
         if outer.size == 1:
             yield World(0, 1, device)
             return
-        url = f"tcp://{outer.address}:{outer.port}"
-        # Under torchrun the launcher's store is there already.
-        _join(device, outer.rank, outer.size, init_method="env://" if "TORCHELASTIC_RUN_ID" in os.environ else url)
+        if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun has a store already, and ends all if one fails
+            _join(device, outer.rank, outer.size, init_method="env://")
+        else:
+            with interruptible():
+                store = _meet(outer)
+            _join(device, outer.rank, outer.size, store=store)
         try:
             yield World(outer.rank, outer.size, device, local=False)
             dist.destroy_process_group()
@@ -173,6 +195,40 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
             raise ReposeError(f"{why}: run the same command again, training then resumes") from error
         finally:
             _leave_what_failed(device)
+
+
+def _meet(outer: Outer) -> TCPStore:
+    """A store in which all processes of the launcher have said that they are there. torch would wait for them for
+    hours, and hear no signal meanwhile. Raises LostWorkerError where one does not come."""
+    deadline, place = time.monotonic() + COMING, f"{outer.address}:{outer.port}"
+    names, pause = [f"here {rank}" for rank in range(outer.size)], timedelta(seconds=3)
+    how: dict[str, Any] = {
+        "is_master": outer.rank == 0,
+        "wait_for_workers": False,
+        "timeout": pause,
+        "use_libuv": _LIBUV,
+    }
+    while True:
+        try:
+            store = TCPStore(outer.address, outer.port, outer.size, **how)
+            break
+        except RuntimeError as error:
+            if outer.rank == 0:
+                why = str(error).strip().splitlines()[0]
+                raise ConfigError(f"the first process cannot listen at {place} ({why}): set MASTER_PORT") from error
+            if time.monotonic() > deadline:
+                raise LostWorkerError(f"the first process is not at {place}: see what it says, or failed of") from error
+    try:
+        store.set(names[outer.rank], "")
+        while not store.check(names):
+            if time.monotonic() > deadline:
+                gone = ", ".join(str(rank) for rank, name in enumerate(names) if not store.check([name]))
+                raise LostWorkerError(f"of {outer.size} processes, some have not come ({gone}): see what they say")
+            time.sleep(0.05)
+    except RuntimeError as error:
+        raise LostWorkerError(f"the first process, at {place}, has ended: see what it says") from error
+    store.set_timeout(TIMEOUT)
+    return store
 
 
 @contextlib.contextmanager
@@ -314,7 +370,7 @@ def _death(context: ProcessContext, store: TCPStore) -> ReposeError:
     """What to tell of a worker that has ended."""
     for process in context.processes:
         if process.exitcode is not None and process.exitcode < 0:
-            return ReposeError(
+            return LostWorkerError(
                 f"a worker was {killed_by(-process.exitcode)}: run the same command again, training then resumes"
             )
     failures = (f"failure {rank}" for rank in range(1, len(context.processes) + 1))
