@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -119,6 +120,12 @@ def test_the_make_targets_exist() -> None:
     assert {"demo", "test"} <= targets
     assert all(f"\n{target}:" in makefile for target in targets)
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_table_of_extras_is_whole() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(rows))) == project["optional-dependencies"].keys() - {"dev"}
 
 
 def test_named_files_exist() -> None:
