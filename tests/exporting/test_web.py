@@ -509,6 +509,14 @@ def test_an_unknown_tag_is_one_sentence(page: Page) -> None:
     script = "to => repose.translator.translate('O gato.', { to }).catch((error) => error.message)"
     for to in ("zz", "constructor"):
         assert page.tab.evaluate(script, to) == f"this model has no tag {to}: leave it out"
+    for argument, said in (
+        ("'x', { beamSize: 0 }", "beamSize must be a whole number of at least 1"),
+        ("'x', { beamSize: NaN }", "beamSize must be a whole number of at least 1"),
+        ("'x', { numHypotheses: '2' }", "numHypotheses must be a whole number of at least 1"),
+        ("undefined", "a text must be a string"),
+    ):
+        asked = f"() => repose.translator.hypotheses({argument}).then(String, (error) => error.message)"
+        assert page.tab.evaluate(asked) == said
 
 
 def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Translator) -> None:

@@ -138,6 +138,9 @@ export class Translator {
   /** The best hypotheses of one sentence, best first, each with its `text`; none of a blank one. */
   async hypotheses(text, { beamSize, lengthPenalty, numHypotheses = 1, to } = {}) {
     const { decoding, tag } = this.settings, { max_length: longest } = this.graphs;
+    if (typeof text !== "string") throw new Error("a text must be a string");
+    for (const [what, number] of Object.entries({ beamSize: beamSize ?? decoding.beam_size, numHypotheses }))
+      if (!Number.isInteger(number) || number < 1) throw new Error(`${what} must be a whole number of at least 1`);
     const name = to ?? tag;
     if (name && !Object.hasOwn(this.source.tags, name)) throw new Error(`this model has no tag ${name}: leave it out`);
     if (!stripped(this.source.normalized(text)).text) return [];
