@@ -110,6 +110,8 @@ def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_pa
         assert sentence in told.splitlines()[-1]
     pairs = text.with_name("pairs.tsv")
     pairs.write_text("a\tb\n")
+    assert run_repose("bulk", model, text, "--out", tmp_path / "other", "--workers", 0)[0] == 2
+    assert not (tmp_path / "other").exists(), "nothing was planned"
     code, _, told = run_repose("bulk", model, pairs, "--out", tmp_path / "other")
     assert (code, "holds pairs by its name: write the side to be translated into a text file" in told) == (2, True)
     assert not (tmp_path / "other").exists(), "said before anything is written"

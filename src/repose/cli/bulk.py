@@ -36,7 +36,7 @@ EVERY = 10.0
 
 Out = Annotated[str, Option("--out", "-o", help="Folder of the job (or s3://...): its plan, its parts.")]
 ShardLines = Annotated[int | None, Option(min=1, help="Lines of a shard (default: 20,000).")]
-Workers = Annotated[int | None, Option(help="Number of processes, or of Ray actors (default: one per core).")]
+Workers = Annotated[int | None, Option(min=1, help="Number of processes, or of Ray actors (default: one per core).")]
 On = Annotated[str, Option(help="Where shards are worked on: local, or ray for a Ray cluster (extra `cluster`).")]
 Of = Annotated[
     str | None, Option("--shard", metavar="I/N", help="Every N-th shard, from the I-th (from 0); for job arrays.")
