@@ -550,6 +550,13 @@ def test_a_model_is_not_saved_over_a_run_or_over_other_files(
     assert [path.read_text() for path in tmp_path.iterdir()] == [content]
 
 
+def test_a_model_is_not_saved_over_that_of_a_run(reversing: Translator, tmp_path: Path) -> None:
+    reversing.save(tmp_path / "model")
+    (tmp_path / "metrics.jsonl").touch()
+    with pytest.raises(CheckpointError, match="model is the model of a run: choose a new or empty folder"):
+        reversing.save(tmp_path / "model")
+
+
 def test_a_damaged_model_can_be_saved_anew(reversing: Translator, tmp_path: Path) -> None:
     reversing.save(tmp_path / "model")
     (tmp_path / "model" / "config.json").write_text("{")

@@ -214,10 +214,12 @@ class Translator:
 
         It has the weights as they are now, both tokenizers, the settings of the search, and what `config` says of the
         text, but no run's id. `src_lang`, `tgt_lang`: codes such as "pt"; None: those of `config`. Raises ConfigError
-        for what is no code, and as `model` does; CheckpointError where the folder holds something other than a model,
-        and WriteError where it cannot be written.
+        for what is no code, and as `model` does; CheckpointError where the folder is in a run directory, or holds
+        something other than a model, and WriteError where it cannot be written.
         """
         place, model = checked_path("folder", folder), self.model
+        if (place.resolve().parent / "metrics.jsonl").exists():
+            raise CheckpointError(f"{folder} is the model of a run: choose a new or empty folder")
         given = {"src_lang": src_lang, "tgt_lang": tgt_lang}
         codes = {name: checked_language(name, code) for name, code in given.items() if code is not None}
         kept = {name: value for name, value in self.config.items() if name in _OF_THE_TEXT and value is not None}
