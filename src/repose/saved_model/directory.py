@@ -155,7 +155,7 @@ def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]
     Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
     """
     folder = hub.local_folder(folder)
-    _read_whole(lambda: _read_config(locate(folder)))  # before a library is missed
+    _read_whole(lambda: _read_config(locate(folder)))  # what is wrong with it is said before a missing library
     target = find_device(device)
     return _read_whole(lambda: _load(locate(folder), kind, target))
 
