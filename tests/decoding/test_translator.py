@@ -553,7 +553,7 @@ def test_a_model_is_not_saved_over_a_run_or_over_other_files(
 def test_a_model_is_not_saved_over_that_of_a_run(reversing: Translator, tmp_path: Path) -> None:
     reversing.save(tmp_path / "model")
     (tmp_path / "metrics.jsonl").touch()
-    with pytest.raises(CheckpointError, match="model is the model of a run: choose a new or empty folder"):
+    with pytest.raises(CheckpointError, match="model is in a run directory: choose a folder elsewhere"):
         reversing.save(tmp_path / "model")
 
 

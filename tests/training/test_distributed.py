@@ -8,12 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from multiprocessing import active_children, get_all_start_methods, get_context
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -385,11 +385,12 @@ def test_processes_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.
         distributed.joined(Outer(1, 3, 1, "127.0.0.1", port), torch.device("cpu")).__enter__()
 
 
-def test_who_waits_for_others_hears_signals() -> None:
+def test_who_waits_for_others_hears_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGTERM)).start()
+    while_waiting = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(distributed, "time", while_waiting)
     with pytest.raises(Interrupted):
         distributed.joined(Outer(0, 2, 0, "127.0.0.1", port), torch.device("cpu")).__enter__()
 

@@ -219,7 +219,7 @@ class Translator:
         """
         place, model = checked_path("folder", folder), self.model
         if (place.resolve().parent / "metrics.jsonl").exists():
-            raise CheckpointError(f"{folder} is the model of a run: choose a new or empty folder")
+            raise CheckpointError(f"{folder} is in a run directory: choose a folder elsewhere")
         given = {"src_lang": src_lang, "tgt_lang": tgt_lang}
         codes = {name: checked_language(name, code) for name, code in given.items() if code is not None}
         kept = {name: value for name, value in self.config.items() if name in _OF_THE_TEXT and value is not None}

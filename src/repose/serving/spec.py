@@ -6,6 +6,16 @@ from typing import Any
 from repose._version import __version__
 from repose.serving.settings import ServeSettings
 
+
+def _array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def _or_array(one: dict[str, Any]) -> dict[str, Any]:
+    """Of one text, or of a list of texts."""
+    return {"oneOf": [one, _array(one)]}
+
+
 _TEXT = {"type": "string"}
 _ERROR = {"type": "object", "properties": {"error": _TEXT}, "required": ["error"]}
 _LANGUAGE = {
@@ -15,7 +25,7 @@ _LANGUAGE = {
 _KEY = {"api_key": (_TEXT, "API key, where the server asks for one")}
 _Q = {
     "q": (
-        {"oneOf": [_TEXT, {"type": "array", "items": _TEXT}]},
+        _or_array(_TEXT),
         "A text, or (in JSON) a list of texts",
     )
 }
@@ -128,15 +138,6 @@ def docs(settings: ServeSettings) -> str:
             rows.append(f"{title}<p>{html.escape(about['summary'])}.</p><dl>{listed}</dl>")
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
     return f'{head}<title>API</title><h1>API</h1><p><a href="spec">OpenAPI</a></p>{"".join(rows)}</html>'
-
-
-def _array(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def _or_array(one: dict[str, Any]) -> dict[str, Any]:
-    """What answers a text, or what answers a list of texts."""
-    return {"oneOf": [one, _array(one)]}
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:

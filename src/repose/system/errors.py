@@ -44,7 +44,7 @@ class WriteError(ReposeError):
 
 
 class LostWorkerError(ReposeError):
-    """A process of a training that was killed, by the system where memory ran out, say: the same command resumes."""
+    """A process of a training that was killed, where memory ran out, say, or never came: the same command goes on."""
 
 
 _OF_TRAIN = ("torch", "safetensors", "jaxtyping", "sacrebleu", "sacremoses", "py3langid")

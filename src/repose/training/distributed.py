@@ -217,7 +217,7 @@ def _meet(outer: Outer) -> TCPStore:
                 why = str(error).strip().splitlines()[0]
                 raise ConfigError(f"the first process cannot listen at {place} ({why}): set MASTER_PORT") from error
             if time.monotonic() > deadline:
-                raise LostWorkerError(f"the first process is not at {place}: see what it says, or failed of") from error
+                raise LostWorkerError(f"the first process is not at {place}: see what it says") from error
     try:
         store.set(names[outer.rank], "")
         while not store.check(names):
