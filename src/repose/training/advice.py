@@ -8,7 +8,7 @@ from repose.runs.records import EndReason
 from repose.system.terminal import counted
 
 FEW_EPOCHS = 10
-"""Epochs with R-Drop, than which as much time without it gave a better model (docs/little-data.md)."""
+"""Epochs with R-Drop, than which as much time without it gave a better model (docs/little-data-experiments.md)."""
 LITTLE_GAIN = 0.2
 """`source_gain` below which a model as good as ignores its source, in nats per target token."""
 
@@ -71,7 +71,7 @@ def ignores_source(
     if gain is None or gain >= LITTLE_GAIN:
         return None
     settings = [] if ended is EndReason.PATIENCE else ["train longer"]
-    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/little-data.md
+    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/transformer-tiny.md
         settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
     rate = "" if in_warmup else f"a learning rate below {c.learning_rate:g} or "
     settings.append(f"try {rate}fewer tokens per update")
