@@ -423,6 +423,17 @@ def test_health() -> None:
     assert [ask(app, "GET", f"/health/{what}").status_code for what in ("live", "ready")] == [200, 503]
 
 
+def test_answers_about_health_are_what_the_specification_says() -> None:
+    made = service()
+    app = make_app(made)
+    paths = body(ask(app, "GET", "/spec"))["paths"]
+    for made.ready in (True, False):
+        for path in ("/health", "/health/live", "/health/ready"):
+            response = ask(app, "GET", path)
+            described = paths[path]["get"]["responses"][str(response.status_code)]["content"]["application/json"]
+            assert body(response).keys() == described["schema"]["properties"].keys()
+
+
 def test_the_specification_is_of_the_routes() -> None:
     made = service(metrics=True)
     assert {"/translate_file", "/download_file/{name}", "/metrics"} <= spec(made.settings)["paths"].keys()

@@ -117,9 +117,9 @@ def _gets() -> dict[str, Any]:
         "/frontend/settings": _get("What a page has to know", {"type": "object"}),
         "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}, kind="*/*"),
         "/models": _get("The models, and their scores", _array({"type": "object"})),
-        "/health": _get("Whether the server is there", _object({"status": _TEXT})),
-        "/health/live": _get("Whether the server is there", _object({"status": _TEXT})),
-        "/health/ready": _get("Whether requests should be sent to it", _object({"status": _TEXT})),
+        "/health": _health("Whether the server is there"),
+        "/health/live": _health("Whether the server is there"),
+        "/health/ready": _health("Whether requests should be sent to it", "503"),
         "/spec": _get("This document", {"type": "object"}),
     }
 
@@ -146,6 +146,16 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 def _get(summary: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
     return {"get": {"summary": summary, "responses": _responses(schema, kind)}}
+
+
+def _health(summary: str, *others: str) -> dict[str, Any]:
+    content = {"application/json": {"schema": _object({"status": _TEXT})}}
+    return {
+        "get": {
+            "summary": summary,
+            "responses": {code: {"description": "How it is", "content": content} for code in ("200", *others)},
+        }
+    }
 
 
 def _post(
