@@ -348,6 +348,12 @@ def test_translate_reads_no_more_of_an_endless_line_than_it_can_use(trained: Pat
     assert "UTF-8" not in err, "no character was cut"
 
 
+def test_translate_takes_text_whatever_the_case_of_its_ending(trained: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "IN.TXT").write_text("Ele lê.\n", encoding="utf-8")
+    code, out, _ = run("translate", trained, tmp_path / "IN.TXT")
+    assert (code, len(out.splitlines())) == (0, 1)
+
+
 def test_translate_gives_hypotheses_and_scores(trained: Path, run: Run, tmp_path: Path) -> None:
     source = tmp_path / "in.txt"
     source.write_text("Ele lê. Ela canta.\n12.\nEle lê. 12.\nEle lê.\nEla canta.\n")
@@ -375,6 +381,16 @@ def test_score_is_what_translate_reports(trained: Path, run: Run, tmp_path: Path
     assert code == 0
     direct = repose.load(trained).score(["Ele lê.", "Ela canta."], ["He reads.", "She sings."])
     assert [float(line) for line in out.splitlines()] == pytest.approx(direct, abs=1e-3)
+
+
+def test_score_takes_files_of_one_language(trained: Path, run: Run, tmp_path: Path) -> None:
+    """It has no options to name the sides of pairs."""
+    for name in ("a.jsonl", "b.jsonl", "a.tsv"):
+        (tmp_path / name).write_text('{"src": "Ele lê.", "tgt": "He reads."}\n', encoding="utf-8")
+    for files in (("a.jsonl", "b.jsonl"), ("a.tsv", "a.tsv")):
+        code, out, err = run("score", trained, *(tmp_path / name for name in files))
+        assert (code, out) == (2, "")
+        assert "each line here is one text: write each side into a text file" in err
 
 
 def test_targets_in_another_language_are_said(trained: Path, run: Run, tmp_path: Path) -> None:
@@ -659,6 +675,7 @@ def test_audit_and_describe_take_a_preset_with_settings_changed(trained: Path, r
     assert "2,809,634" in plain
     assert "2,809,634" not in wider
     assert "published" not in wider, "which is another architecture"
+    assert run("describe", "reinforced", "--set", "architecture.max_length=64")[0] == 0, "however short its sentences"
     for verb in ("audit", "describe"):
         code, _, err = run(verb, "reinforced", "--set", "training.epochs=3")
         assert (code, "--set training.epochs=3 changes no architecture" in err) == (2, True)
@@ -974,6 +991,17 @@ def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
     (tmp_path / "a.tsv").write_text("um\tone\n" * 40)
     code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mps")
     assert (code, err.splitlines()[-1]) == (1, "repose: training does not run on mps: use cpu or cuda")
+    code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mpsx")
+    assert (code, err.splitlines()[-1]) == (1, "repose: there is no device 'mpsx': known are cpu, cuda")
+
+
+def test_tensorboard_is_looked_for_before_the_corpus_is_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, err = run("train", "--config", "demo", "--tensorboard", "--out", tmp_path / "run")
+    assert (code, "pip install 'repose-nmt[tensorboard]'" in err) == (2, True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_characters_that_training_never_wrote_are_read_as_what_it_wrote(

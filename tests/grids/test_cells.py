@@ -1,5 +1,6 @@
 """A cell's process, and several of them side by side on this machine."""
 
+import errno
 import io
 import json
 import os
@@ -300,6 +301,18 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(job: Callable[..., Cell
     assert "--out" in result.message
 
 
+def test_a_process_that_cannot_be_started_is_no_full_disk(
+    job: Callable[..., CellJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(subprocess, "Popen", fails)
+    result = run_cell(job(), stop=threading.Event())
+    assert (result.status, result.passing) == (CellStatus.FAILED, True)
+    assert result.message == "its process could not be started (Too many open files): give fewer --jobs"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "setsid"), reason="POSIX")
 def test_a_cell_saves_when_its_grid_has_died(job: Callable[..., CellJob]) -> None:
@@ -425,6 +438,8 @@ def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch)
             check(jobs, cores, here=False)
     with pytest.raises(ConfigError, match="--cores-per-cell = 99, but there are 8 here: give 8 or less"):
         check(cores=99)
+    with pytest.raises(ConfigError, match="--cores-per-trial = 0, but a trial needs at least one"):
+        check_request(jobs=None, cores=0, device="auto", here=True, unit="trial")
     for device in ("tpu", "cuda:x", "cuda:", "auto:1", ""):
         with pytest.raises(ConfigError, match="--device: there is no device"):
             check(device=device, here=False)

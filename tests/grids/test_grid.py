@@ -294,8 +294,11 @@ def test_settings_and_seeds_of_the_command_line_are_checked(tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="use --seeds"):
         grid(tmp_path, "", overrides=("training.seed=3",))
     for wrong in ("", "a", "1,,b", "-1", "0"):
-        with pytest.raises(ConfigError, match="seeds should be a number of seeds or a list"):
+        with pytest.raises(ConfigError, match="--seeds should be a number of seeds or a list"):
             grid(tmp_path, "", seeds=wrong)
+    with pytest.raises(ConfigError, match=r"--seeds = \[5, 5\] has a seed twice"):
+        grid(tmp_path, "", seeds="5,5")
+    assert [cell.seed for cell in grid(tmp_path, "", seeds="0,").cells] == [0], "as the message says"
 
 
 @pytest.mark.parametrize("baseline", ["baseline-4 of 8/2", "baseline-4_of_8_2", "baseline"])

@@ -123,6 +123,8 @@ def as_numbers(found: Search, folder: Path) -> dict[str, Any]:
 def test_a_file_says_what_is_searched(file: Callable[..., Path]) -> None:
     found = read_search(file())
     assert found.rungs == (1, 2, 4)
+    for rungs in (3, 4, 10**12):  # more than there are epochs, and more than can be computed
+        assert read_search(file(text=f"{FILE}rungs = {rungs}\n")).rungs == (1, 2, 4)
     assert (found.objective, found.combinations, found.trials) == ("chrf", 4, 4)
     experiment = found.experiment({"vocab_size": "270", "dropout": "0.2"})
     assert (experiment.tokenizer.vocab_size, experiment.architecture.dropout) == (270, 0.2)

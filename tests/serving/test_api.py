@@ -385,6 +385,12 @@ def test_answers_are_what_the_specification_says() -> None:
             assert fits(value, schema[name]), name
 
 
+def test_an_explanation_is_what_the_specification_says() -> None:
+    described = body(ask(APP, "GET", "/spec"))["paths"]["/explain"]["post"]["responses"]["200"]["content"]
+    answer = body(ask(APP, "POST", "/explain", json={"source": "auto", "target": "en", "q": "olá", "alternatives": 1}))
+    assert answer.keys() == described["application/json"]["schema"]["properties"].keys()
+
+
 def fits(value: Any, schema: dict[str, Any]) -> bool:
     if "oneOf" in schema:
         return sum(fits(value, one) for one in schema["oneOf"]) == 1

@@ -23,10 +23,19 @@ from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory as model_dir
 from repose.system import files
-from repose.system.errors import BusyError, CheckpointError, ConfigError, DeviceError, ReposeError, WriteError
+from repose.system.errors import (
+    BusyError,
+    CheckpointError,
+    ConfigError,
+    DeviceError,
+    MissingExtraError,
+    ReposeError,
+    WriteError,
+)
 from repose.tasks.translation import TASK
 from repose.training import advice, checkpoint, distributed, loop
 from repose.training.checkpoint import State, read_state, save
+from repose.training.display import Display
 from repose.training.distributed import World
 from repose.training.run import train
 
@@ -810,8 +819,25 @@ def test_tensorboard(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     lab.go(lab.job(epochs=3), tmp_path / "again", tensorboard=True)
     assert [(name, step) for name, _, step in Board.scalars if name != "closed"][: len(told)] == told
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match=r"install repose-nmt\[tensorboard\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'repose-nmt\[tensorboard\]'"):
         lab.go(lab.job(epochs=1), tmp_path / "without", tensorboard=True)
+
+
+def test_a_terminal_is_given_back_where_a_training_cannot_begin(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A live display hides the cursor."""
+    closed = []
+
+    class Watched(Display):
+        def close(self) -> None:
+            closed.append(self)
+
+    monkeypatch.setattr("repose.training.run.make_display", lambda *_: Watched())
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtraError):
+        lab.go(lab.job(epochs=1), tmp_path, tensorboard=True)
+    assert len(closed) == 1
 
 
 def test_a_model_that_ignores_its_source_is_named(

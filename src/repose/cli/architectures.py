@@ -134,8 +134,9 @@ def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
 
     if others := [text for text in overrides if not text.startswith("architecture.")]:
         raise ConfigError(f"--set {others[0]} changes no architecture: give architecture.FIELD=VALUE")
-    # One vocabulary for both languages goes with every architecture.
-    return load(None, preset=preset, overrides=["tokenizer.sharing=shared", *overrides]).experiment.architecture
+    # One vocabulary for both languages, and sentences however short, go with every architecture.
+    fitting = ["tokenizer.sharing=shared", "training.max_src_tokens=3", "training.max_tgt_tokens=2"]
+    return load(None, preset=preset, overrides=[*fitting, *overrides]).experiment.architecture
 
 
 def _refuse_settings(model: str, overrides: list[str] | None) -> None:

@@ -81,7 +81,7 @@ def translate(
             f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "
             "text file (`repose bulk` takes a field of JSONL and Parquet)"
         )
-    if file is not None and file.suffix not in ("", ".txt") and _is_document(file):
+    if file is not None and file.suffix.lower() not in ("", ".txt") and _is_document(file):
         command = f"repose translate-file {quoted(model)} {quoted(file)} OUT{file.suffix}"
         raise ConfigError(f"{file} is a {file.suffix} file, with more than text in it: translate it with `{command}`")
     if paragraphs:
@@ -152,10 +152,15 @@ def score(
 ) -> None:
     """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
     from repose.data.input_warning import warnings_for_pairs
-    from repose.data.readers import PairReader
+    from repose.data.readers import PairReader, holds_pairs
     from repose.decoding.load import load
     from repose.decoding.stream import StreamCounts, score_lines
 
+    for file in (src, tgt):
+        if holds_pairs(file):
+            raise ConfigError(
+                f"{file} is a {file.suffix} file, and each line here is one text: write each side into a text file"
+            )
     counts, pairs = StreamCounts(), PairReader([src, tgt])
     translator = load(model, device, precision=precision, engine=engine)
     for warning in warnings_for_pairs(translator.config, (row for row in pairs.rows() if not isinstance(row, str)), to):

@@ -29,7 +29,7 @@ def search(
     from repose.search.run import Searcher, held, prepare
     from repose.search.study import Study
 
-    check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True)
+    check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True, unit="trial")
     wanted = read_search(file, overrides=overrides or [], trials=trials)
     devices = num_devices(device)
     mine = share(wanted.trials, jobs=jobs, cores=cores_per_trial, devices=devices)

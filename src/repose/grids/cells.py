@@ -130,7 +130,12 @@ def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | Non
         job.folder.mkdir(parents=True, exist_ok=True)
         with (job.folder / LOG).open("a+b") as log:
             start = log.seek(0, os.SEEK_END)
-            code = _wait(_start(job, log), stop, kill)
+            try:
+                process = _start(job, log)
+            except OSError as error:
+                message = f"its process could not be started ({error.strerror}): give fewer --jobs"
+                return CellState(status=CellStatus.FAILED, message=message, passing=True)
+            code = _wait(process, stop, kill)
             log.seek(start)
             said = last_line(log.read().decode("utf-8", errors="replace"))
     except OSError as error:

@@ -115,7 +115,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         )
     training = layer.tables.get("training", {})
     seed = training.get("seed", 0) if isinstance(training, dict) else 0  # what is no table or number is refused later
-    own = read_seeds(table["seeds"], where) if "seeds" in table else (seed if isinstance(seed, int) else 0,)
+    own = read_seeds(table["seeds"], f"{where} seeds") if "seeds" in table else (seed if isinstance(seed, int) else 0,)
     max_cells = table.get("max_cells", MAX_CELLS)
     if not isinstance(max_cells, int) or isinstance(max_cells, bool) or max_cells < 1:
         raise ConfigError(f"{where} max_cells should be a number from 1, not {max_cells!r}")
@@ -147,15 +147,15 @@ def check_number(number: int, max_cells: int, name: str, *, excludes: bool = Fal
         )
 
 
-def read_seeds(value: Any, where: str) -> Sequence[int]:
-    """Seeds from their number, or from a list of them. Raises ConfigError."""
+def read_seeds(value: Any, name: str, what: str = "a number of seeds or a list such as [0, 5]") -> Sequence[int]:
+    """Seeds from their number, or from a list of them. Raises ConfigError, which says that `name` should be `what`."""
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_SEEDS:
         return range(value)
     numbers = isinstance(value, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in value)
     if not numbers or not value:
-        raise ConfigError(f"{where} seeds should be a number of seeds or a list such as [0, 5], not {value!r}")
+        raise ConfigError(f"{name} should be {what}, not {value!r}")
     if len(set(value)) < len(value):
-        raise ConfigError(f"{where} seeds = {value} has a seed twice: name each once")
+        raise ConfigError(f"{name} = {value} has a seed twice: name each once")
     return tuple(value)
 
 

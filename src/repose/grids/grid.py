@@ -32,6 +32,7 @@ from repose.grids.published import load as load_published
 from repose.system.errors import ConfigError, unknown
 
 _CORPUS_SOURCES = ("name", "train", "valid", "test")
+_ASKED_SEEDS = "a number of seeds or a list such as 0,5 (0, for seed 0 alone)"
 _LONGEST_NAME = 200  # bytes; file systems allow 255
 
 
@@ -106,9 +107,9 @@ def shipped_grids() -> list[tuple[str, str, str]]:
 def _seeds(text: str) -> Sequence[int]:
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
     if not all(piece.isascii() and piece.isdecimal() for piece in pieces) or not pieces:
-        raise ConfigError(f"--seeds should be a number of seeds or a list such as 0,5, not {text!r}")
+        raise ConfigError(f"--seeds should be {_ASKED_SEEDS}, not {text!r}")
     numbers = [int(piece) for piece in pieces]
-    return read_seeds(numbers if "," in text else numbers[0], "--seeds:")
+    return read_seeds(numbers if "," in text else numbers[0], "--seeds", _ASKED_SEEDS)
 
 
 def _plans(table: GridTable, seeds: Sequence[int]) -> Iterator[tuple[tuple[Choice, ...], int]]:

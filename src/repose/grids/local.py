@@ -30,14 +30,17 @@ class Share:
     """Cores of each, one thread or worker per core."""
 
 
-def check_request(*, jobs: int | None, cores: int | None, device: str, here: bool, gpus: float = 0.0) -> None:
-    """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine.
+def check_request(
+    *, jobs: int | None, cores: int | None, device: str, here: bool, gpus: float = 0.0, unit: str = "cell"
+) -> None:
+    """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine. `unit`: what
+    the command calls them, in its options.
 
     Raises ConfigError, and DeviceError for a device that this machine does not have.
     """
-    for name, value in (("--jobs", jobs), ("--cores-per-cell", cores)):
+    for name, value in (("--jobs", jobs), (f"--cores-per-{unit}", cores)):
         if value is not None and value < 1:
-            raise ConfigError(f"{name} = {value}, but a cell needs at least one: give 1 or more")
+            raise ConfigError(f"{name} = {value}, but a {unit} needs at least one: give 1 or more")
     if not 0 <= gpus < math.inf or (gpus > 1 and gpus % 1):
         raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
     if here and gpus > 1:
@@ -51,7 +54,7 @@ def check_request(*, jobs: int | None, cores: int | None, device: str, here: boo
         )
     available = available_cores()
     if here and cores is not None and cores > available:
-        raise ConfigError(f"--cores-per-cell = {cores}, but there are {available} here: give {available} or less")
+        raise ConfigError(f"--cores-per-{unit} = {cores}, but there are {available} here: give {available} or less")
     kind, colon, index = device.partition(":")
     if kind not in _DEVICES or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
         raise ConfigError(f"--device: {unknown('device', device, _DEVICES)}")

@@ -32,7 +32,7 @@ from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind, check_progress
 from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
-from repose.training.journal import read_whole
+from repose.training.journal import board_class, read_whole
 from repose.training.run import check_stop_after, train
 
 
@@ -85,6 +85,8 @@ def run(
     """
     check_stop_after(stop_after)
     check_progress(progress)
+    if tensorboard:
+        board_class()
     task = get_task(experiment.training.task)
     experiment = with_languages(experiment)
     if experiment.looks_ahead:

@@ -291,6 +291,7 @@ def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) ->
     """Epochs: those of the training, a `reduction`-th of them before, and so on."""
     if training.epochs is None:
         raise ConfigError(f"{where} counts in epochs: set training.epochs, those of a trial that goes to its end")
+    number = min(number, training.epochs.bit_length() + 1)  # of more, the first would have less than an epoch each
     first = max(1, training.epochs // reduction ** (number - 1))
     before = (first * reduction**rung for rung in range(number - 1))
     return (*(epochs for epochs in before if epochs < training.epochs), training.epochs)

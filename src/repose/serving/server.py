@@ -161,10 +161,10 @@ class Server:
             await serving
         finally:
             self._http.should_exit = self._http.force_exit = True
-            for task in (starting, self._reloading, self._ending, *self._retiring):
-                if task is not None:
-                    task.cancel()
-            await asyncio.gather(serving, starting, *self._retiring, return_exceptions=True)
+            tasks = [task for task in (starting, self._reloading, self._ending, *self._retiring) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(serving, *tasks, return_exceptions=True)
             await self._service.dispatcher.close()
             self._service.downloads.close()
             for logger in loggers:

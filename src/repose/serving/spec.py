@@ -98,6 +98,7 @@ def _posts() -> dict[str, Any]:
             _object(
                 {
                     "translatedText": _TEXT,
+                    "detectedLanguage": _DETECTED,
                     "sentences": _array({"type": "object"}),
                     "alternatives": _array(_object({"text": _TEXT, "score": {"type": "number"}})),
                     "warnings": _array(_TEXT),
@@ -186,11 +187,14 @@ def _responses(schema: dict[str, Any], kind: str = "application/json") -> dict[s
     errors = {
         "400": "A parameter is missing or cannot be used",
         "403": "Not allowed",
+        "404": "There is no such thing",
+        "408": "The request took too long to arrive",
         "413": "The request is too large",
         "415": "The body is compressed",
         "429": "Too many requests: see Retry-After",
         "503": "The server is busy: see Retry-After",
         "504": "There was no time",
+        "507": "The disk is full",
     }
     refused = {
         code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}

@@ -4,7 +4,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -45,15 +45,17 @@ def _best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def find_device(name: str) -> "torch.device":
-    """The device of that name: cpu, cuda, cuda:1, mps. Raises DeviceError where this machine has none."""
+def find_device(name: str, kinds: Sequence[str] = ("cpu", "cuda", "mps")) -> "torch.device":
+    """The device of that name, of one of these kinds: cpu, cuda, cuda:1, mps. Raises DeviceError where this machine has
+    none."""
     import torch
 
     kind, colon, index = name.partition(":")
-    if kind not in ("cpu", "cuda", "mps") or (colon and not (index.isascii() and index.isdecimal())):
+    if kind not in kinds or (colon and not (index.isascii() and index.isdecimal())):
         if kind == "gpu":
-            raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda, that of a Mac mps")
-        raise DeviceError(unknown("device", name, ["cpu", "cuda", "mps"]))
+            of_mac = ", that of a Mac mps" if "mps" in kinds else ""
+            raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda{of_mac}")
+        raise DeviceError(unknown("device", name, kinds))
     counts = {"cpu": 1, "cuda": num_gpus(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
         raise DeviceError(f"device {name!r} is not available, this machine has {_devices(counts[kind])}: use cpu")

@@ -120,10 +120,10 @@ def _placed(e: Mapping[str, str]) -> Outer | None:
 
 def choose_device(name: str) -> torch.device:
     """`auto`: CUDA where there is one, else the CPU. Raises DeviceError for what this machine does not have."""
-    device = find_device(device_name(name))
-    if device.type == "mps":  # it has no double precision, in which losses are summed
+    name = device_name(name)
+    if name.partition(":")[0] == "mps":  # it has no double precision, in which losses are summed
         raise DeviceError("training does not run on mps: use cpu or cuda")
-    return device
+    return find_device(name, kinds=("cpu", "cuda"))
 
 
 def choose_workers(device: torch.device, *, requested: int | None, recorded: int | None, tokens_per_batch: int) -> int:

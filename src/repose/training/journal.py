@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import DataRecord, EndRecord, Record, timestamp
-from repose.system.errors import ConfigError, WriteError
+from repose.system.errors import MissingExtraError, WriteError
 from repose.system.files import writing
 from repose.system.terminal import printable
 from repose.training.display import Display, Progress
@@ -30,14 +30,9 @@ class Journal:
         content = read_whole(run, *written)
         self._board: Any = None
         if tensorboard:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError as error:
-                how = "install repose-nmt[tensorboard] or train without it"
-                raise ConfigError(f"TensorBoard is not installed: {how}") from error
             last = json.loads(content.splitlines()[-1]) if content else {}
             step = last.get("update", -1) + 1  # what was told after that is written again
-            self._board = SummaryWriter(str(run.tensorboard), purge_step=step)
+            self._board = board_class()(str(run.tensorboard), purge_step=step)
         self._crc32 = zlib.crc32(content)
         with writing(run.path):
             self._metrics: IO[bytes] = run.metrics_file.open("ab")
@@ -94,13 +89,12 @@ class Journal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._display.close()
         hush = contextlib.nullcontext() if kind is None else contextlib.suppress(WriteError)
-        with hush, writing(self._run.path):
-            self._metrics.close()
-            self._log.close()
-        if self._board is not None:
-            self._board.close()
+        with hush, writing(self._run.path), contextlib.ExitStack() as stack:
+            if self._board is not None:
+                stack.callback(self._board.close)
+            stack.callback(self._log.close)
+            stack.callback(self._metrics.close)
 
     def _write_line(self, line: Record) -> None:
         content = json.dumps(line).encode() + b"\n"
@@ -112,6 +106,16 @@ class Journal:
         with writing(self._run.log_file):
             self._log.write(f"{timestamp()} {text}\n")
             self._log.flush()
+
+
+def board_class() -> Any:
+    """What writes for TensorBoard. Raises MissingExtraError."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        how = "pip install 'repose-nmt[tensorboard]', or train without it"
+        raise MissingExtraError(f"--tensorboard needs TensorBoard: {how}") from error
+    return SummaryWriter
 
 
 @contextlib.contextmanager

@@ -243,7 +243,9 @@ def _train_as_worker(
         writer = None
         if world.rank == 0:
             checkpoint.prune(run, state.snapshot_updates)
-            written, display = (state.metrics_bytes, state.metrics_crc32), make_display(options.progress, say)
+            display = make_display(options.progress, say)
+            stack.callback(display.close)
+            written = state.metrics_bytes, state.metrics_crc32
             journal = Journal(run, job.data, display, written, tensorboard=options.tensorboard)
             stack.enter_context(journal)
             threads = f" of {counted(state.threads, 'thread')}" if world.device.type == "cpu" else ""
