@@ -509,6 +509,9 @@ def test_choices(trial: Grid) -> None:
     assert chosen(shard="5/6") == []
     with pytest.raises(ConfigError, match="matches no cell: groups are baseline, reinforced"):
         chosen("reinforcd")
+    many = [replace(trial.cells[0], group=f"group-{number}") for number in range(23)]
+    with pytest.raises(ConfigError, match="group-19 and 3 more; "):
+        choose(many, ["reinforcd"], None)
     for wrong in ("2/2", "1", "a/b", "-1/2", "0/0", "1/2/3"):
         with pytest.raises(ConfigError, match="--shard should be I/N"):
             chosen(shard=wrong)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from repose.bulk.inputs import windows
 from repose.bulk.plan import KEPT, Plan
 from repose.bulk.storage import Store, open_input
+from repose.data.lines import on_one_line
 from repose.system.errors import DataError
 
 
@@ -48,7 +49,7 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
         for number, texts in enumerate(_pairs(store, plan)):
             if chosen[number]:
                 for side, text in zip(sides, texts, strict=True):
-                    side.write(" ".join(text.splitlines()) + "\n")
+                    side.write(on_one_line(text) + "\n")
     return Filtered(int(chosen.sum()), plan.lines, float(scores[chosen].min()), dropped)
 
 

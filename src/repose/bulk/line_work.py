@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from repose.bulk.inputs import Failure, Record
 from repose.bulk.plan import Job
+from repose.data.lines import on_one_line
 from repose.decoding.parts import translate_texts
 from repose.decoding.stream import printed
 from repose.decoding.translator import Translator
@@ -50,7 +51,7 @@ class LineTranslator:
             failure = record.failure or (Failure.TOO_LONG if translation.truncated else None)
             lines = printed(translation, number + place, num_hypotheses=job.num_hypotheses, scores=job.scores)
             if job.pairs:
-                lines = [" ".join(record.texts[0].replace("\t", " ").splitlines()) + "\t" + line for line in lines]
+                lines = [on_one_line(record.texts[0].replace("\t", " ")) + "\t" + line for line in lines]
             text = None if failure in (Failure.NO_TEXT, Failure.TAKEN) else translation.text
             fields: dict[str, Any] = {job.into: text}
             if job.scores:

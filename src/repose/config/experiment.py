@@ -38,6 +38,8 @@ Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Files = tuple[str, ...]
+ScheduleKind = Literal["noam", "inverse_sqrt", "linear", "constant", "plateau"]
+Keep = Literal["last", "best"]
 
 
 def _pairs_or_share(value: Any, info: ValidationInfo) -> int | float:
@@ -282,7 +284,7 @@ class TrainingConfig:
     """Stop after this many hours, summed over resumes; of the three limits whichever comes first."""
     seed: Seed = 0
     """Seed of initial values, order of batches and dropout."""
-    schedule: Literal["noam", "inverse_sqrt", "linear", "constant", "plateau"] = "noam"
+    schedule: ScheduleKind = "noam"
     """Learning rate over updates; `noam` is Vaswani's (arXiv 2410.04731, eq. 15)."""
     learning_rate: Positive = 1.0
     """Factor on the schedule for `noam`; the peak for the others."""
@@ -329,7 +331,7 @@ class TrainingConfig:
     """Precision of matrix products; weights and optimizer stay in fp32."""
     patience: Count | None = None
     """Validations without a better figure before training stops early ("none": it does not)."""
-    keep: Literal["last", "best"] = "last"
+    keep: Keep = "last"
     """Which weights become the model: the last, or those of the best validation."""
     best_by: Literal["loss", "chrf"] = "loss"
     """The figure of a validation that `keep` and `patience` go by: loss, or chrF of greedy translations."""

@@ -6,7 +6,6 @@ as the published counts of TED HRLR do it, and counted.
 """
 
 import functools
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,7 +17,7 @@ from repose.data.catalogue import CorpusInfo, TextInfo
 from repose.data.download import Expected, MirrorsFailedError, Progress, download
 from repose.data.unpack import BadCopyError
 from repose.system.errors import DataError
-from repose.system.files import replacing_file, write_json
+from repose.system.files import replacing_file, sha256_of, write_json
 
 FORMAT_VERSION = 1
 MANIFEST = "corpus.json"
@@ -190,8 +189,7 @@ def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
         # Hosts that lost a file like to answer with a page instead, and with success.
         if file.read(1 << 20).lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
             raise BadCopyError(f"{path.name} came as a web page instead of text")
-        file.seek(0)
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = sha256_of(path)
     if sha256 is not None and sha256 != digest:
         raise BadCopyError(f"{path.name} is not the published text (SHA-256 {digest[:12]}… instead of {sha256[:12]}…)")
     num_lines = 0

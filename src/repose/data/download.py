@@ -6,7 +6,6 @@ If-Range, so that a server whose file has changed since, or that knows no ranges
 The target appears, under its own name, only once its size, checksum and content have been checked.
 """
 
-import hashlib
 import http.client
 import json
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from repose.data.unpack import MAX_UNPACKED_BYTES, BadCopyError
+from repose.system.files import sha256_of
 
 Progress = Callable[[str, int, int | None], None]
 """It is called with a file's name, its bytes so far, and its bytes in all (None where the server does not say)."""
@@ -45,8 +45,7 @@ class Expected:
         if self.num_bytes is not None and size != self.num_bytes:
             raise BadCopyError(f"{path.name} has {size:,} bytes instead of {self.num_bytes:,}")
         if self.sha256 is not None:
-            with path.open("rb") as file:
-                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            sha256 = sha256_of(path)
             if sha256 != self.sha256:
                 raise BadCopyError(f"{path.name} has the SHA-256 {sha256[:12]}… instead of {self.sha256[:12]}…")
 

@@ -22,6 +22,11 @@ _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
 
+def on_one_line(text: str) -> str:
+    """Text as a line of a file: a space where it has line breaks."""
+    return " ".join(text.splitlines())
+
+
 class LineReader:
     """The lines of a UTF-8 text file, plain, .gz or .xz, without their line ends, one pass over them.
 

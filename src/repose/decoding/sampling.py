@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from repose.decoding.best import refuse_nan
+from repose.decoding.best import as_array, refuse_nan
 from repose.decoding.options import SearchOptions
 from repose.decoding.search import Floats, Ints, S, Step, TokenHypothesis, token_by_token
 from repose.system.errors import ConfigError
@@ -72,8 +71,7 @@ def drawn(log_probs: Any, uniform: Floats, temperature: float) -> tuple[Floats, 
 
     (R, V), an array or a tensor, (R,) -> log-probabilities and ids (R,).
     """
-    on_cpu = log_probs if isinstance(log_probs, np.ndarray) else log_probs.detach().cpu().numpy()
-    values: NDArray[np.float64] = on_cpu.astype(np.float64)
+    values = as_array(log_probs).astype(np.float64)
     refuse_nan(values)
     values[:, [PAD, START]] = -np.inf
     largest = np.nan_to_num(values.max(1, keepdims=True), neginf=0.0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from repose.data.lines import order_of_utf_16
+from repose.data.lines import on_one_line, order_of_utf_16
 from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -123,12 +123,8 @@ def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, s
     """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
     if num_hypotheses > 1:
         hypotheses = [(h.text, h.score) for h in translation.hypotheses] or [("", math.nan)]
-        return [f"{number} ||| {_one_line(text)} ||| {score:.4f}" for text, score in hypotheses]
-    return [f"{translation.score:.4f}\t" * scores + _one_line(translation.text)]
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.splitlines())
+        return [f"{number} ||| {on_one_line(text)} ||| {score:.4f}" for text, score in hypotheses]
+    return [f"{translation.score:.4f}\t" * scores + on_one_line(translation.text)]
 
 
 def _decode(line: bytes, counts: StreamCounts) -> str:

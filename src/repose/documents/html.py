@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from repose.data.scripts import has_letters
 from repose.documents.segment import (
-    MOST_DEPTH,
     MOST_NODES,
     Close,
     Open,
@@ -25,6 +24,7 @@ from repose.documents.segment import (
     Segment,
     Text,
     is_number,
+    paired,
     raised,
     segment,
     too_many_nodes,
@@ -131,7 +131,8 @@ class HtmlDocument:
 
     def _end(self, tokens: Sequence[_Token]) -> None:
         """What stands between two blocks is a segment, or several with tags between them that have no partner."""
-        partners = _partners(tokens)
+        tags = ((place, t.name, t.kind == "start") for place, t in enumerate(tokens) if t.kind in ("start", "end"))
+        partners = paired(tags)
         alone = _alone(tokens, partners)
         for before, after in pairwise([-1, *alone, len(tokens)]):
             self._segment(tokens, before + 1, after, partners)
@@ -184,24 +185,6 @@ def written(placed: Placed) -> str:
 
 def _is_blank(token: _Token) -> bool:
     return token.kind == "point" or (token.kind == "text" and not token.text.strip())
-
-
-def _partners(tokens: Sequence[_Token]) -> dict[int, int]:
-    """The place of the end tag of each start tag, and the other way round, where they nest."""
-    partners: dict[int, int] = {}
-    opened: list[int] = []
-    for place, token in enumerate(tokens):
-        if token.kind == "start":
-            opened.append(place)
-        elif token.kind == "end":
-            deep = range(len(opened) - 1, max(-1, len(opened) - 1 - MOST_DEPTH), -1)
-            level = next((level for level in deep if tokens[opened[level]].name == token.name), None)
-            if level is not None:
-                same = opened[level]
-                del opened[level:]
-                if level < MOST_DEPTH:
-                    partners |= {same: place, place: same}
-    return partners
 
 
 def _without_references(tokens: Sequence[_Token], low: int, high: int, partners: dict[int, int]) -> Iterator[_Token]:

@@ -25,6 +25,25 @@ def too_many_nodes() -> DataError:
     return DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
 
 
+def paired(tags: Iterable[tuple[int, str, bool]]) -> dict[int, int]:
+    """The place of the end tag of each start tag, and the other way round, where they nest.
+
+    `tags`: place, name, and whether it is a start tag, in order.
+    """
+    partners: dict[int, int] = {}
+    opened: list[tuple[str, int]] = []
+    for place, name, is_start in tags:
+        if is_start:
+            opened.append((name, place))
+        elif any(other == name for other, _ in opened[-MOST_DEPTH:]):
+            while opened[-1][0] != name:
+                opened.pop()
+            start = opened.pop()[1]
+            if len(opened) < MOST_DEPTH:
+                partners |= {start: place, place: start}
+    return partners
+
+
 End: TypeAlias = Literal["none", "line", "column"]
 
 

@@ -18,7 +18,6 @@ from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
 from repose.documents.segment import (
     LINE,
-    MOST_DEPTH,
     MOST_NODES,
     Close,
     Open,
@@ -27,6 +26,7 @@ from repose.documents.segment import (
     Point,
     Segment,
     Text,
+    paired,
     segment,
     text_of,
     too_many_nodes,
@@ -105,7 +105,7 @@ class SubtitleDocument:
 
     def _pieces(self, text: str) -> list[Piece]:
         tokens = [token for token in _MARKUP.split(text) if token]
-        partners = _partners(tokens)
+        partners = paired(_tags(tokens))
         pieces: list[Piece] = []
         read_to = 0
         for place, token in enumerate(tokens):
@@ -160,7 +160,7 @@ def _without_dash(turn: str) -> _Turn:
     place, tags, dash = found.groups()
     tokens = [token for token in _MARKUP.split(body[found.end(1) :]) if token]
     number = len([token for token in _MARKUP.split(tags) if token])
-    partners = _partners(tokens)
+    partners = paired(_tags(tokens))
     if any(partners.get(start) != len(tokens) - 1 - start for start in range(number)):
         return _Turn(place + dash, tags + body[found.end() :], after)
     ends = "".join(tokens[len(tokens) - number :])
@@ -189,24 +189,11 @@ def _goes_on(lines: Sequence[str]) -> bool:
     return last.islower() or last == ","
 
 
-def _partners(tokens: Sequence[str]) -> dict[int, int]:
-    """The place of the end tag of each start tag, and the other way round, where they nest."""
-    partners: dict[int, int] = {}
-    opened: list[tuple[str, int]] = []
+def _tags(tokens: Sequence[str]) -> Iterator[tuple[int, str, bool]]:
+    """Place, name, and whether it is a start tag."""
     for place, token in enumerate(tokens):
-        found = _TAG_NAME.match(token) if _MARKUP.fullmatch(token) else None
-        if found is None:
-            continue
-        name = found[1].lower()
-        if not token.startswith("</"):
-            opened.append((name, place))
-        elif any(other == name for other, _ in opened[-MOST_DEPTH:]):
-            while opened[-1][0] != name:
-                opened.pop()
-            start = opened.pop()[1]
-            if len(opened) < MOST_DEPTH:
-                partners |= {start: place, place: start}
-    return partners
+        if _MARKUP.fullmatch(token) and (found := _TAG_NAME.match(token)) is not None:
+            yield place, found[1].lower(), not token.startswith("</")
 
 
 def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:

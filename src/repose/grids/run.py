@@ -21,6 +21,8 @@ from repose.system.job_array import every_nth
 from repose.system.signals import stopping
 from repose.system.terminal import Say, counted
 
+_LISTED = 20
+
 
 @dataclass(frozen=True)
 class GridPlan:
@@ -74,8 +76,9 @@ def choose(cells: Sequence[Cell], only: Sequence[str], shard: str | None) -> tup
     """Cells whose name or group matches one of the patterns, every N-th of them. Raises ConfigError."""
     for pattern in only:
         if not any(_matches(cell, pattern) for cell in cells):
-            groups = ", ".join(dict.fromkeys(cell.group for cell in cells[:20]))
-            raise ConfigError(f"--only {pattern!r} matches no cell: groups are {groups}; * stands for anything")
+            groups = list(dict.fromkeys(cell.group for cell in cells))
+            listed = ", ".join(groups[:_LISTED]) + (f" and {len(groups) - _LISTED} more" if groups[_LISTED:] else "")
+            raise ConfigError(f"--only {pattern!r} matches no cell: groups are {listed}; * stands for anything")
     found = tuple(cell for cell in cells if not only or any(_matches(cell, pattern) for pattern in only))
     return tuple(every_nth(found, shard))
 

@@ -1,6 +1,5 @@
 """`repose-<target>.json`: by which a folder that was exported from a model says what it is."""
 
-import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -10,6 +9,7 @@ from typing import Any
 from repose._version import __version__
 from repose.saved_model import directory, hub
 from repose.system.errors import CheckpointError
+from repose.system.files import sha256_of
 
 FORMAT_VERSION = 1
 _MAX_BYTES = 1 << 26
@@ -33,7 +33,7 @@ def write_description(out: Path, target: str, config: Mapping[str, Any], fields:
     `config`: the config.json that was read with the model; the directory may hold another model by now.
     """
     no_digest = (description_file(target), directory.CARD)  # a card is written later, and people add to it
-    files = {name: _sha256(out / name) for name in file_sizes(out) if name not in no_digest}
+    files = {name: sha256_of(out / name) for name in file_sizes(out) if name not in no_digest}
     content = {
         "format_version": FORMAT_VERSION,
         "target": target,
@@ -90,7 +90,7 @@ def _check(folder: Path, name: str, digest: Any) -> None:
     path = folder / name
     try:
         inside = path.resolve().is_relative_to(folder.resolve()) or hub.is_blob(path, folder)
-        found = _sha256(path) if inside and path.is_file() else None
+        found = sha256_of(path) if inside and path.is_file() else None
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
     except ValueError as error:
@@ -102,8 +102,3 @@ def _check(folder: Path, name: str, digest: Any) -> None:
             f"{path} is damaged or of another export, its SHA-256 is not the one in {description_file('*')}: "
             "export or copy it again"
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

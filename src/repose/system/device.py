@@ -21,7 +21,7 @@ _lock, _this_thread = threading.Lock(), threading.local()
 _before: list[int] = []
 """For each thread within `one_thread`, how many it goes back to."""
 _dtypes: list["torch.dtype"] = []
-"""For each thread within `own_defaults`, the type that it goes back to."""
+"""For each thread within `own_dtype`, the type that it goes back to."""
 
 
 def device_name(device: object) -> str:
@@ -128,7 +128,8 @@ def own_defaults() -> Iterator[None]:
 
 @contextmanager
 def own_dtype() -> Iterator[None]:
-    """The same of types alone, where a default device would slow each call of torch's down."""
+    """Within, torch's default type is fp32, as in `own_defaults`, which sets a default device as well and so slows each
+    call of torch's down."""
     import torch
 
     with _lock:

@@ -63,7 +63,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """The same with the extra to install; None for a library that none brings."""
+    """A library that is missing, as an error that says which extra brings it; None for a library that none brings."""
     extra = EXTRA_OF.get((error.name or "").partition(".")[0])
     return None if extra is None else MissingExtraError(f"this needs {error.name}: pip install 'repose-nmt[{extra}]'")
 

@@ -15,6 +15,7 @@ One process at a time may write a folder. Locks are the operating system's (floc
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import re
@@ -42,6 +43,12 @@ _PATIENCE = 2.0 if os.name == "nt" else 0.0
 """Seconds for which a renaming is tried again: Windows refuses it while anybody has the file, or one of the folder,
 open, be it a virus scanner or whoever reads a record just then."""
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_file(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from repose.data.input_warning import InputWarning, warning_for
-from repose.data.lines import LineReader, check_file
+from repose.data.lines import LineReader, check_file, on_one_line
 from repose.data.readers import holds_pairs, write_pairs
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
@@ -117,4 +117,4 @@ def _problem(translation: Translation) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.replace("\0", " ").splitlines())
+    return on_one_line(text.replace("\0", " "))

@@ -48,6 +48,7 @@ from repose.system.files import (
     remove_half_written,
     remove_held,
     sealed,
+    sha256_of,
     share_lock,
     unsealed,
     using_lock,
@@ -319,8 +320,7 @@ def _key(experiment: Experiment) -> str:
 def _digest(path: Path) -> str:
     check_file(path)  # reading a pipe or a device might never end
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}): check the path") from error
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from repose.config.experiment import Keep
 from repose.config.run_id import id_of_numbers
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, old_reason
@@ -130,7 +131,7 @@ class State:
     def snapshot_updates(self) -> list[int]:
         return [update for update, _ in self.snapshots]
 
-    def add_snapshot(self, loss: float, *, keep: str, number: int) -> bool:
+    def add_snapshot(self, loss: float, *, keep: Keep, number: int) -> bool:
         """Enter the validation of the present weights, and leave the `number` that the model is made of: the last
         ones, or those of the lowest losses (of equal ones the earlier). Returns whether this one is among them."""
         self.snapshots.append((self.update, loss))

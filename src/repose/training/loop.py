@@ -68,9 +68,9 @@ class Trainer:
         *,
         writer: CheckpointWriter | None,
         stop_after: int | None,
-        until_epoch: int | None = None,
+        until_epoch: int | None,
         evaluate: Evaluate | None,
-        samples: Samples | None = None,
+        samples: Samples | None,
     ) -> None:
         """`writer`, `evaluate` and `samples` are the first worker's. `stop_after` counts from the present update;
         `until_epoch` from the beginning."""
@@ -219,26 +219,28 @@ class Trainer:
 
     def _updates_left(self) -> float:
         """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
-        update, hours = self.state.update, self.config.max_hours
-        left = math.inf if self.total is None else self.total - update
-        if self.writer is not None and hours is not None:
-            seconds = self.writer.seconds
-            if self.start is None and update:
-                self.start = (update, seconds)
-            if self.start is not None and update > self.start[0]:
-                speed = (update - self.start[0]) / (seconds - self.start[1])
-                left = min(left, max(0.0, 3600 * hours - seconds) * speed)
+        left, hours = math.inf if self.total is None else self.total - self.state.update, self.config.max_hours
+        if self.writer is not None and hours is not None and (pace := self._pace()) is not None:
+            left = min(left, max(0.0, 3600 * hours - self.writer.seconds) * pace)
         return left
+
+    def _pace(self) -> float | None:
+        """Updates per second so far; None where nothing says."""
+        assert self.writer is not None
+        update, seconds = self.state.update, self.writer.seconds
+        if self.start is None and update:
+            self.start = (update, seconds)
+        if self.start is None or update <= self.start[0] or seconds <= self.start[1]:
+            return None  # a coarse clock may stand still for an update
+        return (update - self.start[0]) / (seconds - self.start[1])
 
     def _progress(self) -> Progress:
         """How far the training is, and how long it may take at its speed so far."""
         update, hours = self.state.update, self.config.max_hours
         assert self.writer is not None
-        seconds, left = self.writer.seconds, math.inf
-        if self.total is not None:
-            left = seconds / update * max(0, self.total - update)
-        if hours is not None:
-            left = min(left, max(0.0, 3600 * hours - seconds))
+        left = math.inf if hours is None else max(0.0, 3600 * hours - self.writer.seconds)
+        if self.total is not None and (pace := self._pace()) is not None:
+            left = min(left, max(0, self.total - update) / pace)
         early = self.config.patience is not None
         return Progress(update, self.total, self._epoch(), left if math.isfinite(left) else None, early)
 

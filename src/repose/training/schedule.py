@@ -6,8 +6,9 @@ makes its first update with learning rate 0.
 
 import dataclasses
 import math
+from typing import assert_never
 
-from repose.config.experiment import TrainingConfig
+from repose.config.experiment import ScheduleKind, TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Schedule:
     Without warm-up the first two fall from s = 1 on, and update 0 has the rate of update 1.
     """
 
-    kind: str
+    kind: ScheduleKind
     learning_rate: float
     """The factor of `noam`, the peak of the others."""
     warmup: int
@@ -80,7 +81,8 @@ class Schedule:
                 return self.learning_rate * rise
             case "plateau":
                 return self.learning_rate * rise * math.pow(self.plateau_factor, drops)
-        raise AssertionError(self.kind)
+            case _:
+                assert_never(self.kind)
 
     def warmup_until(self, end: float) -> float:
         """Updates over which the rate rises, where the training is expected to end after so many."""
