@@ -24,6 +24,7 @@ import torch
 import repose
 from repose.cli import main as cli
 from repose.cli.tables import evaluation_table
+from repose.config.file import load
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
 from repose.runs.folder import OTHER_CODE
@@ -758,6 +759,24 @@ def test_the_direction_of_a_memory_is_told_or_asked_for(run: Run, trained: Path,
     assert run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1, *named)[0] == 0
 
 
+def test_prepare_and_init_take_the_sets_that_train_takes(run: Run, tmp_path: Path) -> None:
+    pairs = phrasebook.read()["train"][:90]
+    for name, first in (("all", 0), ("valid", 60), ("test", 70), ("more", 80)):
+        for side, lang in enumerate(("pt", "en")):
+            lines = (f"{pair[side]}\n" for pair in pairs[first : 60 if name == "all" else first + 10])
+            (tmp_path / f"{name}.{lang}").write_text("".join(lines), encoding="utf-8")
+    all_, valid, test, more = (
+        [tmp_path / f"{n}.{lang}" for lang in ("pt", "en")] for n in ("all", "valid", "test", "more")
+    )
+    sets = (*all_, "--valid", *valid, "--test", *test, "--synthetic", *more)
+    assert run("prepare", *sets, "--out", tmp_path / "data", "--set", "tokenizer.vocab_size=300")[0] == 0
+    assert (tmp_path / "data" / "text" / "test.src").read_bytes() == test[0].read_bytes()
+    assert (tmp_path / "data" / "text" / "synthetic.src").exists()
+    assert run("init", *sets, "--out", tmp_path / "deep" / "run.toml")[0] == 0
+    corpus = load(tmp_path / "deep" / "run.toml").experiment.corpus
+    assert [[Path(one).resolve() for one in files] for files in (corpus.valid, corpus.synthetic)] == [valid, more]
+
+
 def test_prepare_says_what_was_dropped(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("".join(f"um {i}\tone {i}\n" for i in range(60)) + "\tempty\nnul\0\tnul\n")
     code, _, err = run("prepare", tmp_path / "a.tsv", "--out", tmp_path / "data", "--set", "tokenizer.vocab_size=300")
@@ -1040,7 +1059,7 @@ def test_translate_splits_paragraphs_and_warns_of_scripts(trained: Path, run: Ru
 
 def test_a_model_without_tags_takes_no_language(trained: Path, run: Run) -> None:
     code, _, err = run("translate", trained, "--to", "en", stdin=b"O gato.\n")
-    assert (code, err) == (2, "repose: this model has no tags: leave `to` out\n")
+    assert (code, err) == (2, "repose: this model has no tags: leave `to` (--to) out\n")
 
 
 def test_translate_takes_settings_of_the_search(trained: Path, run: Run) -> None:

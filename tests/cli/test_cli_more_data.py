@@ -159,11 +159,40 @@ def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Pa
     assert code == 0
     assert "the new model is of en-pt with the tag pt" in err
     assert re.search(r'tag = "pt" +# model', out)
+    config = json.loads((tmp_path / "both" / "model" / "config.json").read_text(encoding="utf-8"))
+    assert config["also"] == [{"tag": "pt", "src_lang": "en", "tgt_lang": "pt"}]
+    code, _, err = run("evaluate", tmp_path / "both", "--to", "pt")
+    assert code == 2
+    assert "test set of the run is to be translated into en, and the tag pt asks for pt: name source and refer" in err
     other = tmp_path / "a.gl"
     other.write_text(Path(pt).read_text(encoding="utf-8"), encoding="utf-8")
     _, out, err = run("train", "--from", tmp_path / "both", en, other, "--out", tmp_path / "back", "--print-config")
     assert "en-gl without a tag (--set corpus.tag=TAG gives it one)" in err
     assert re.search(r'tag = "none" +# default', out)
+
+
+def test_fine_tuning_goes_on_after_its_model_was_moved(trained: Path, run: Run, tmp_path: Path) -> None:
+    files = write_pairs(tmp_path / "new.tsv", 0, 50)
+    shutil.copytree(trained, tmp_path / "first")
+    command = (files, "--out", tmp_path / "run", "--epochs", 1, "--set", "training.batch_size=100", "--workers", 1)
+    assert run("train", "--from", tmp_path / "first", *command, "--stop-after", 1)[0] == 3
+    (tmp_path / "first").rename(tmp_path / "second")
+    code, _, err = run("train", "--from", tmp_path / "second", *command)
+    assert code == 0, err
+
+
+def test_fine_tuning_on_a_language_that_helped_takes_its_tag(run: Run, tmp_path: Path) -> None:
+    pairs = phrasebook.read()["train"][:200]
+    for name, side in (("a.gl", 0), ("a.en", 1), ("b.pt", 0), ("b.en", 1)):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    also = f"corpus.also=[{{train = ['{tmp_path / 'b.pt'}', '{tmp_path / 'b.en'}'], tag = 'portuguese'}}]"
+    command = ("train", tmp_path / "a.gl", tmp_path / "a.en", *SETTINGS, "--set", also, "--workers", 1)
+    assert run(*command, "--config", "default", "--set", "training.epochs=1", "--out", tmp_path / "run")[0] == 0
+    more = (tmp_path / "b.pt", tmp_path / "b.en", "--out", tmp_path / "new", "--print-config")
+    code, out, err = run("train", "--from", tmp_path / "run", *more)
+    assert code == 0
+    assert "the new model is of pt-en with the tag portuguese" in err
+    assert re.search(r'tag = "portuguese" +# model', out)
 
 
 def test_fine_tuning_chooses_how_to_search_anew(run: Run, tmp_path: Path) -> None:

@@ -163,6 +163,10 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
     for command, sentence in (
         (("train", *corpus), "name a new folder for the run, as in --out runs/mine"),
         (("train", "my", "text.pt", corpus[1], "--out", "x"), "these are 3 files; put quotes around names with spaces"),
+        (
+            ("train", *corpus, "--out", "x", "--set", "training.epochs", "=", "3"),
+            "without spaces, as in --set training.",
+        ),
         (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is no setting: write architecture.dropout=0.2"),
         (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is no setting: write section.field=value"),
         (("check", tmp_path / "four.tsv"), f"(columns 1 and 4: `cut -f1,4 {tmp_path / 'four.tsv'} > pairs.tsv`)"),

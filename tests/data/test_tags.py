@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repose.data.tags import TaggedPairs, TaggingEncoder, with_tag
+from repose.data.tags import TaggedPairs, TaggingEncoder, direction, with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import END, START
@@ -46,6 +46,22 @@ def test_an_encoder_reads_the_tag_before_a_text() -> None:
     assert first[2:] == tokenizer("bpe").encode("o gato")[1:]
     assert second == tokenizer("bpe").encode("the cat")
     assert first[-1] == second[-1] == END
+
+
+def test_the_languages_of_a_tag() -> None:
+    model = {"src_lang": "de", "tgt_lang": "en", "tag": "en"}
+    assert direction(model, None) == direction(model, "en") == ("de", "en")
+    assert direction(model, "de") == ("en", "de"), "the opposite, of a model that does not say more"
+    assert direction(model, "fr") == ("und", "fr")
+    also = [("de", "en", "de"), ("en", "fr", "en"), ("fr", "en", "fr")]
+    names = ("tag", "src_lang", "tgt_lang")
+    model["also"] = [dict(zip(names, one, strict=True)) for one in also]
+    assert direction(model, None) == direction(model, "en") == ("und", "en"), "from German and from French"
+    assert direction(model, "de") == ("en", "de")
+    assert direction(model, "fr") == ("en", "fr")
+    of_sources = {"src_lang": "gl", "tgt_lang": "en", "also": [{"tag": "pt", "src_lang": "pt", "tgt_lang": "en"}]}
+    assert (direction(of_sources, None), direction(of_sources, "pt")) == (("gl", "en"), ("pt", "en"))
+    assert direction({**of_sources, "also": "damaged"}, "pt") == ("und", "en")
 
 
 def test_a_tag_that_is_not_there_is_told() -> None:

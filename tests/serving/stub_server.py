@@ -74,6 +74,7 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
     settings = {
         "tag": None,
         "tags": frozenset(),
+        "also": (),
         "scripts": frozenset({"Latin"}),
         "about": {"name": f"{source}-{target}"},
     }

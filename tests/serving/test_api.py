@@ -16,11 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.datastructures import Headers
 from stub_server import Shouting, ask, body, served, service, spans
 
+from repose.data.tags import Taught
 from repose.documents import html as pages
 from repose.documents.alignment import Spans
 from repose.serving import documents
 from repose.serving.access import Access, Windows, address_of
 from repose.serving.app import make_app
+from repose.serving.catalogue import Catalogue
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
@@ -369,6 +371,16 @@ def test_a_compressed_body_is_refused_as_what_it_is() -> None:
     response = ask(APP, "POST", "/translate", content=content, headers=headers)
     assert response.status_code == 415
     assert body(response) == {"error": "Invalid request: the body is compressed ('gzip'): send it as it is"}
+
+
+def test_a_model_of_several_directions_is_served_in_all_that_it_says() -> None:
+    also = (Taught("de", "en", "de"), Taught("en", "fr", "en"), Taught("fr", "en", "fr"), Taught("en", "und", "en"))
+    tags = frozenset({"en", "de", "fr"})
+    app = make_app(service(served("de", "en", tag="en", tags=tags, also=also)))
+    found = {language["code"]: language["targets"] for language in body(ask(app, "GET", "/languages"))}
+    assert found == {"de": ["en"], "en": ["de", "fr"], "fr": ["en"]}
+    helped = Catalogue([served("gl", "en", also=(Taught("pt", "pt", "en"),)), served("pt", "en")])
+    assert helped.direction("pt", "en").model.source == "pt", "whose own corpus helped another"
 
 
 def test_answers_are_what_the_specification_says() -> None:

@@ -131,9 +131,8 @@ def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> li
 def _check_directions(forward: tuple[str, str], backward: tuple[str, str]) -> None:
     (src, tgt), (first, last) = forward, backward
     if any(a != b and UNKNOWN not in (a, b) for a, b in ((src, last), (tgt, first))):
-        raise ConfigError(
-            f"one model translates {src} into {tgt}, the other {first} into {last}: --backward is for the reverse"
-        )
+        a, b, c, d = ("what is not known" if code == UNKNOWN else code for code in (src, tgt, first, last))
+        raise ConfigError(f"one model translates {a} into {b}, the other {c} into {d}: --backward is for the reverse")
 
 
 def _format(form: str | None, inputs: Sequence[str]) -> Format:

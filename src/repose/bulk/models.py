@@ -20,6 +20,7 @@ _COUNTS = (
     "sha256",
     "decoding",
     "tag",
+    "also",
     "src_lang",
     "tgt_lang",
     "src_scripts",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import groupby
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -85,13 +86,14 @@ def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]
 def _examples(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
     from repose.data.advice import NAME_COLUMNS
+    from repose.data.readers import holds_pairs
     from repose.tasks.corpus_files import examples_of
 
     width = get_terminal_size((160, 24)).columns
     for example in examples_of(corpus, checked.looked_at["train"]):
         yield f"{example.place} {example.number:,}:"
         yield from (shortened(f"    {text}", width) for text in example.pair)
-    swap = "name the files the other way round" if len(corpus.train) > 1 else NAME_COLUMNS
+    swap = NAME_COLUMNS if holds_pairs(Path(corpus.train[0])) else "name the files the other way round"
     yield (
         f"Are these translations of each other, the source first? If they are swapped, {swap}; if they do not match, "
         "align them again."

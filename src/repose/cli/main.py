@@ -109,11 +109,10 @@ PANELS = {  # in the order in which a newcomer needs them
     "Architectures of papers": (architectures.presets, architectures.describe, architectures.audit, positions.app),
     "Corpora and files": (fetch.fetch, train.prepare, train.init, cache.cache),
 }
+_WITH_FILES = (check.check, train.train, train.prepare, train.init)
 for panel, verbs in PANELS.items():
     for verb in verbs:
         if isinstance(verb, typer.Typer):
             app.add_typer(verb, rich_help_panel=panel)
         else:
-            app.command(
-                rich_help_panel=panel, cls=corpus_options.WithFiles if verb in (check.check, train.train) else None
-            )(verb)
+            app.command(rich_help_panel=panel, cls=corpus_options.WithFiles if verb in _WITH_FILES else None)(verb)

@@ -154,10 +154,13 @@ def init(
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
+    valid: Valid = None,
+    test: Test = None,
     src_field: SrcField = None,
     tgt_field: TgtField = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
+    synthetic: Synthetic = None,
     overrides: Overrides = None,
     out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("repose.toml"),
 ) -> None:
@@ -166,8 +169,9 @@ def init(
     from repose.data.lines import check_file
     from repose.runs.arguments import loaded_experiment
 
-    plain = sides(src_field, tgt_field, src_lang, tgt_lang)
-    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])])
+    sets = given_settings(corpus__valid=valid, corpus__test=test)
+    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     for path in loaded.experiment.corpus.train:  # by which the recipe is chosen
         check_file(Path(path))
     folder = Path(os.path.abspath(out)).parent  # noqa: PTH100  # without "..", and no link followed
@@ -182,10 +186,13 @@ def prepare(
     files: Files = None,
     config: Config = None,
     preset: PresetName = None,
+    valid: Valid = None,
+    test: Test = None,
     src_field: SrcField = None,
     tgt_field: TgtField = None,
     src_lang: SrcLang = None,
     tgt_lang: TgtLang = None,
+    synthetic: Synthetic = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
     workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
@@ -195,8 +202,9 @@ def prepare(
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    plain = sides(src_field, tgt_field, src_lang, tgt_lang)
-    loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])])
+    sets = given_settings(corpus__valid=valid, corpus__test=test)
+    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     workers = available_cores() if workers is None else workers
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
 

@@ -9,7 +9,7 @@ which the readers let no sentence hold.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from repose.data.language import UNKNOWN
 from repose.data.tokenizer import Tokenizer
@@ -19,15 +19,34 @@ _MARK = "\0"
 _LEAVE_OUT = ": leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
+class Taught(NamedTuple):
+    """A kind of pair that a model was trained on."""
+
+    tag: str | None
+    src_lang: str
+    tgt_lang: str
+
+
+def taught(config: Mapping[str, Any]) -> list[Taught]:
+    """What a model was trained on by its config.json, its own pairs first; "und" for languages that it does not say."""
+    also = config.get("also")
+    every = [config, *(each for each in (also if isinstance(also, list) else []) if isinstance(each, dict))]
+    names = ("src_lang", "tgt_lang")
+    return [Taught(each.get("tag"), *(str(each.get(name, UNKNOWN)) for name in names)) for each in every]
+
+
 def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
     """Source and target language of a model by its config.json, where it is told this tag; "und" for what that does not
-    say. None is the model's own tag."""
-    src, tgt, own = (str(config.get(name, UNKNOWN)) for name in ("src_lang", "tgt_lang", "tag"))
-    if tag in (None, own):
-        return src, tgt
-    if own != tgt:  # tags tell corpora apart: of another one the source's language is not known
-        return UNKNOWN, tgt
-    return (tgt if tag == src else UNKNOWN), str(tag)
+    say, and where it was trained on several. None is the model's own tag."""
+    own, *more = taught(config)
+    if tag is None:
+        tag = own.tag
+    if found := [one for one in (own, *more) if one.tag == tag]:
+        sources, targets = {one.src_lang for one in found}, {one.tgt_lang for one in found}
+        return sources.pop() if len(sources) == 1 else UNKNOWN, targets.pop() if len(targets) == 1 else UNKNOWN
+    if own.tag != own.tgt_lang:  # tags tell corpora apart: of another one the source's language is not known
+        return UNKNOWN, own.tgt_lang
+    return (own.tgt_lang if tag == own.src_lang else UNKNOWN), str(tag)
 
 
 class TaggedPairs:

@@ -196,6 +196,8 @@ def _of_part(translation: "Translation", read: str, part: Part) -> "Translation"
 def language_of(translator: "Translator", to: str | None = None) -> str:
     """The language of the source, as the splitter calls it; `to` is the tag that the model is told, if any."""
     language, _ = direction(translator.config, to)
+    if language == UNKNOWN and to in (None, translator.tag):  # of several, that of its own corpus
+        language = str(translator.config.get("src_lang", UNKNOWN))
     return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
 
 

@@ -42,7 +42,7 @@ MODEL_KIND = ModelKind(
 )
 """Model directories that can be translated with."""
 _OF_THE_TEXT = (
-    *("src_lang", "tgt_lang", "tag", "synthetic_tag", "max_src_tokens", "split_src_tokens", "src_scripts"),
+    *("src_lang", "tgt_lang", "tag", "also", "synthetic_tag", "max_src_tokens", "split_src_tokens", "src_scripts"),
     "src_normalization",
 )
 """What config.json says of the text that a model was trained on."""
@@ -373,7 +373,7 @@ class Translator:
             raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
         if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
-            raise ConfigError("this model has no tags: leave `to` out")
+            raise ConfigError("this model has no tags: leave `to` (--to) out")
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
     def _translation(

@@ -143,7 +143,8 @@ def _say_other_code(entries: Sequence[Entry], folder: Path, say: Say) -> None:
     done = [entry for entry in entries if entry.status == CellStatus.DONE]
     old = [entry.name for entry in done if RunFolder(folder / entry.folder).has_other_code]
     if old:
-        say(f"{counted(len(old), 'finished cell')}, such as {old[0]}: begun {OTHER_CODE}")
+        cells = f"{counted(len(old), 'finished cell')}, such as {old[0]}"
+        say(f"{cells}: begun {OTHER_CODE}: another --out trains them anew")
 
 
 def jobs_of(plan: GridPlan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:

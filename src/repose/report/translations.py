@@ -129,8 +129,8 @@ def _prepared(run: ReportRun) -> CorpusData:
     data = CorpusData(corpora.prepared_home() / run.config.data)
     if not data.has_text(run.split) and run.split in SCORED_SPLITS:
         raise DataError(
-            f"the {run.split} set is not in the cache (prepared/{data.folder.name}): bring it there with "
-            "`repose prepare`, or set REPOSE_HOME to the cache that has it"
+            f"the {run.split} set is not in the cache (prepared/{data.folder.name}): `repose evaluate` with the run "
+            "makes it anew, or set REPOSE_HOME to the cache that has it"
         )
     return data
 

@@ -52,9 +52,7 @@ def loaded_experiment(
     if len(train) > 2 and not all(may_follow(train[0], path) for path in train):
         raise ConfigError(
             f"a corpus is two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files of one kind, and "
-            f"so is what stands after --valid and --test: these are {len(train)} files"
-            + "; put quotes around names with spaces"
-            * (not all(path.exists() for path in train))
+            f"so is what stands after --valid and --test: these are {len(train)} files" + _why_several(train)
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
@@ -79,6 +77,18 @@ def loaded_experiment(
     if before != f"{UNKNOWN}-{UNKNOWN}":
         say(f"the model is of {before}, and the files are named {'-'.join(others)}: the new model is of {now}")
     return loaded
+
+
+def _why_several(files: Sequence[Path]) -> str:
+    """What to do about so many files, if some are none."""
+    if all(path.exists() for path in files):
+        return ""
+    is_setting = any(path.name.startswith("=") or path.name.endswith("=") for path in files)
+    return (
+        "; write settings without spaces, as in --set training.epochs=3"
+        if is_setting
+        else "; put quotes around names with spaces"
+    )
 
 
 def _holds(out: Path, experiment: Experiment) -> bool:

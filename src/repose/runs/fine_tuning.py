@@ -13,6 +13,7 @@ from typing import Any
 from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment, TrainingConfig
 from repose.config.file import Layer, Loaded, ModelLayers, Origin
 from repose.data.language import UNKNOWN, languages_in_names
+from repose.data.tags import taught
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory
@@ -49,7 +50,10 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     )
     corpus = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     if languages is not None:
-        if corpus.get("tag") == corpus.get("tgt_lang") != languages[1]:
+        told = next((one.tag for one in taught(config)[1:] if (one.src_lang, one.tgt_lang) == languages), None)
+        if told is not None:
+            corpus["tag"] = told
+        elif corpus.get("tag") == corpus.get("tgt_lang") != languages[1]:
             corpus.pop("tag", None)
             if languages[1] in Tokenizer.load(Path(src)).tags:
                 corpus["tag"] = languages[1]

@@ -40,8 +40,8 @@ SCORED_SPLITS = ("test", "valid")
 """Sets that a finished model can be scored on, the preferred one first."""
 
 
-OTHER_CODE = "before repose/model or repose/training was changed: another --out trains it anew"
-"""What to say of a run that has other code (`RunFolder.has_other_code`)."""
+OTHER_CODE = "before repose/model or repose/training was changed"
+"""When a run was begun that has other code (`RunFolder.has_other_code`)."""
 
 
 LEAVE_OUT = "leave this run out"

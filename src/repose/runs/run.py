@@ -162,7 +162,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
     if RunFolder(folder).has_other_code:
-        say(f"{folder}: begun {OTHER_CODE}")
+        say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
     return data, table, identity
 
 
@@ -189,9 +189,11 @@ def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
 
 
 def _config(folder: Path, experiment: Experiment) -> RunConfig:
-    """What the run was begun with, but saved as often as is now asked for."""
-    config = RunFolder(folder).config()
-    training = replace(config.experiment.training, save_every_minutes=experiment.training.save_every_minutes)
+    """What the run was begun with, but saved as often as is now asked for, and with files of the same content where
+    they now are."""
+    config, now = RunFolder(folder).config(), experiment.training
+    files = {"init_from": now.init_from, "position_table": now.position_table}
+    training = replace(config.experiment.training, save_every_minutes=now.save_every_minutes, **files)
     return replace(config, experiment=replace(config.experiment, training=training))
 
 

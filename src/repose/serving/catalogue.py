@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from repose.data.language import UNKNOWN
+from repose.data.tags import Taught, taught
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
 from repose.decoding.options import DEFAULTS
@@ -36,6 +38,8 @@ class ServedModel:
     """What it reads before a source by itself."""
     tags: frozenset[str]
     """What else it can be told to read."""
+    also: tuple[Taught, ...]
+    """What it was trained on beside pairs of its own languages."""
     lengths: Lengths
     """How long sources may be."""
     scripts: frozenset[str] | None
@@ -149,6 +153,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         target=canonical(target),
         tag=config.get("tag"),
         tags=frozenset(src.tags),
+        also=tuple(taught(config)[1:]),
         lengths=Lengths.of(src, config, limit, tagged=config.get("tag") is not None),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
         spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
@@ -198,11 +203,17 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _directions(place: int, model: ServedModel) -> list[Direction]:
-    """The model's own; and the opposite one of a model that was trained for both, each with its target as its tag."""
-    own = [Direction(model.source, model.target, model, place, None)]
-    both = model.tag is not None and canonical(model.tag) == model.target
-    tag = next((tag for tag in sorted(model.tags) if canonical(tag) == model.source), None)
-    return [*own, Direction(model.target, model.source, model, place, tag)] if both and tag is not None else own
+    """The model's own; and of one that was trained for several, each with its target as its tag, the others that it
+    says, and the opposite one."""
+    found = {(model.source, model.target): Direction(model.source, model.target, model, place, None)}
+    if model.tag is None or canonical(model.tag) != model.target:
+        return list(found.values())
+    back = next((tag for tag in sorted(model.tags) if canonical(tag) == model.source), None)
+    for tag, src, tgt in [*model.also, Taught(back, model.target, model.source)]:
+        source, target = canonical(src), canonical(tgt)
+        if UNKNOWN not in (source, target) and source != target and tag in model.tags:
+            found.setdefault((source, target), Direction(source, target, model, place, tag))
+    return list(found.values())
 
 
 def _about(path: Path, files: _Files) -> dict[str, Any]:

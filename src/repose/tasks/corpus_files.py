@@ -13,6 +13,7 @@ from repose.data.findings import CorpusCheck, Kind
 from repose.data.language import UNKNOWN, base_code, identify
 from repose.data.pairs import Pair
 from repose.data.readers import PairReader, kind_of, languages_of_files
+from repose.data.tags import Taught
 from repose.system.errors import ConfigError, DataError
 
 SPLITS = ("train", "valid", "test")
@@ -98,6 +99,19 @@ def parts_of(corpus: CorpusConfig) -> list[Part]:
     if corpus.synthetic:
         found.append(Part("synthetic", tuple(map(Path, corpus.synthetic)), corpus.synthetic_tag))
     return found
+
+
+def taught_also(corpus: CorpusConfig) -> list[Taught]:
+    """Tags and languages of the further corpora, as the names of their files say. Where these do not, the target is
+    that of the corpus, or the tag of a model of several directions, and the source "und"."""
+    own, found = languages_of(corpus)[1], []
+    for part in parts_of(corpus):
+        if part.name.startswith(_FURTHER):
+            src, tgt = languages_of_files(part.files, (corpus.src_field, corpus.tgt_field))
+            if tgt == UNKNOWN:
+                tgt = part.tag if part.tag is not None and corpus.tag == own else own
+            found.append(Taught(part.tag, src, tgt))
+    return list(dict.fromkeys(found))
 
 
 def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairReader:

@@ -31,7 +31,7 @@ from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, Decoding, Task, position_table
 from repose.tasks.corpus import CorpusData, prepare_pairs
-from repose.tasks.corpus_files import is_pretokenized, languages_of
+from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
 from repose.tasks.decoding_choice import FEWEST, choose_decoding
 from repose.tasks.translation_scores import (
     EvaluationSet,
@@ -172,7 +172,9 @@ class TranslationTask(Task):
         tag = {} if corpus.tag is None else {"tag": corpus.tag}
         if corpus.synthetic and corpus.synthetic_tag:
             tag["synthetic_tag"] = corpus.synthetic_tag
-        return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, "decoding": decoding}
+        also = [one._asdict() for one in taught_also(corpus)]
+        more = {"also": also} if also else {}
+        return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, **more, "decoding": decoding}
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
         """The scripts of the sources, so that a translator can say what it has never seen, the characters that it puts

@@ -12,6 +12,7 @@ from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language
 from repose.data.readers import PairReader, kind_of
 from repose.data.tables import names_columns
+from repose.data.tags import direction, taught
 from repose.data.tokenised_text import detokeniser, form_of
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.load import is_export, load
@@ -69,9 +70,20 @@ def score_model(
     if files:
         measured, about = _read_files(files, split, translator, folder, decoding)
     else:
+        _check_target(translator.config, decoding.to, split)
         run = RunFolder(folder)
         measured = EvaluationSet(*text_of_run(run, split), split, is_pretokenized(run.config().experiment.corpus))
     return score_set(translator, measured, decoding, about, out)
+
+
+def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None:
+    """Refuse to score a run's own set in another language than that of its references."""
+    own, wanted = taught(config)[0].tgt_lang, direction(config, to)[1]
+    if to is not None and UNKNOWN not in (own, wanted) and own != wanted:
+        raise ConfigError(
+            f"the {split} set of the run is to be translated into {own}, and the tag {to} asks for {wanted}: name "
+            "source and reference files"
+        )
 
 
 def _read_files(
@@ -79,7 +91,8 @@ def _read_files(
 ) -> tuple[EvaluationSet, dict[str, Any]]:
     """The pairs of two aligned files, and what the scores are to say about the files."""
     stored = translator.config
-    languages = str(stored.get("src_lang", UNKNOWN)), str(stored.get("tgt_lang", UNKNOWN))
+    own = taught(stored)[0]
+    languages = (own.src_lang, own.tgt_lang) if decoding.to is None else direction(stored, decoding.to)
     if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (decoding.src_field, decoding.tgt_field):
         raise ConfigError(
             f"the model does not know its languages: say which {files[0]} is to be read in, with "
