@@ -256,7 +256,7 @@ def test_combinations_that_cannot_stand_are_drawn_last_and_fail(file: Callable[.
     assert trials[-1].settings == {"positions": "rotary", "head_dim": "7"}
     assert "even head_dim" in trials[-1].message
     report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
-    assert result.sentences(report, tmp_path)[0].startswith("Best of 3 trials that were trained, of 4: ")
+    assert result.sentences(report, tmp_path)[0].startswith("Best of 3 trained trials (of 4 in all): ")
     fewer = read_search(file(vary, text), trials=3)
     assert searcher(fewer, tmp_path / "fewer", imitated(lambda *_: 1.0, [])).run()
     states = [t.state for t in result.result_of(fewer, Study(fewer, tmp_path / "fewer"), tmp_path / "fewer").trials]

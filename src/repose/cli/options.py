@@ -24,7 +24,13 @@ LengthPenalty = Annotated[
 NoRepeat = Annotated[
     int | None, Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops (default: none).")
 ]
-To = Annotated[str | None, Option(metavar="LANG", help="Language to translate into, for a model of several (its tag).")]
+To = Annotated[
+    str | None,
+    Option(
+        metavar="LANG",
+        help="The tag to read sources with, for a model that has several: of a language, or of a corpus.",
+    ),
+]
 Ensemble = Annotated[
     list[Path] | None,
     Option(

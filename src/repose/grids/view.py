@@ -5,7 +5,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -178,32 +178,40 @@ class Live(View):
             states, now = dict(self._states), time.monotonic()
         done = [name for name, state in states.items() if state.status == CellStatus.DONE]
         shown = {name: state for name, state in states.items() if name not in done[:-_LAST_DONE]}
-        rows = [(name, str(state.status), *self._so_far(name, state, now)) for name, state in shown.items()]
-        return Fitted(make_table(("cell", "status", "progress", "so far", "left"), rows, title=self._title(states)))
+        running = [name for name, state in states.items() if state.status == CellStatus.RUNNING]
+        found = {name: self._progress(name) for name in running}
+        left = {name: self._left(name, found[name].share, now) for name in running}
+        columns = {
+            name: self._running(found[name], state, left[name]) if name in found else self._not_running(name, state)
+            for name, state in shown.items()
+        }
+        rows = [(name, str(shown[name].status), *texts) for name, texts in columns.items()]
+        title = self._title(states, list(left.values()))
+        return Fitted(make_table(("cell", "status", "progress", "so far", "left"), rows, title=title))
 
-    def _so_far(self, name: str, state: CellState, now: float) -> tuple[str, str, str]:
+    def _not_running(self, name: str, state: CellState) -> tuple[str, str, str]:
         """Progress, figures and time left of a cell."""
         if state.status == CellStatus.DONE:
             return "", headline(self._plan.folder / name), ""
-        if state.status != CellStatus.RUNNING:
-            return reason(state), "", ""
-        found, left = self._progress(name), self._left(name, now)
+        return reason(state), "", ""
+
+    def _running(self, found: Progress, state: CellState, left: float | None) -> tuple[str, str, str]:
+        """The same of one that runs."""
         where = f"{found.where}: scoring" if found.share == 1.0 else found.where or reason(state)
         return where, found.figures, duration(left) if left else ""
 
-    def _left(self, name: str, now: float) -> float | None:
+    def _left(self, name: str, share: float | None, now: float) -> float | None:
         """Seconds that a running cell still needs, by its own speed."""
-        share, before = self._progress(name).share, self._share.get(name, 0.0)
+        before = self._share.get(name, 0.0)
         if name not in self._began or share is None or share <= before:
             return None
         return (now - self._began[name]) / (share - before) * (1.0 - share)
 
-    def _title(self, states: Mapping[str, CellState]) -> str:
+    def _title(self, states: Mapping[str, CellState], running: Sequence[float | None]) -> str:
+        """`running`: seconds that each running cell still needs, where that is known."""
         ended = sum(state.status in _ENDED for state in states.values())
         begun = sum(state.status != CellStatus.WAITING for state in states.values())  # Ray tells of waiting ones, too
-        waiting, now = len(self._plan.todo) - begun, time.monotonic()
-        running = [self._left(name, now) for name, state in states.items() if state.status == CellStatus.RUNNING]
-        left = ""
+        waiting, left = len(self._plan.todo) - begun, ""
         if self._took and None not in running:
             mean = statistics.fmean(self._took)
             left = f", about {duration((sum(filter(None, running)) + mean * waiting) / max(1, len(running)))} left"

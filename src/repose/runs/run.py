@@ -192,8 +192,12 @@ def _config(folder: Path, experiment: Experiment) -> RunConfig:
     """What the run was begun with, but saved as often as is now asked for, and with files of the same content where
     they now are."""
     config, now = RunFolder(folder).config(), experiment.training
-    files = {"init_from": now.init_from, "position_table": now.position_table}
-    training = replace(config.experiment.training, save_every_minutes=now.save_every_minutes, **files)
+    training = replace(
+        config.experiment.training,
+        save_every_minutes=now.save_every_minutes,
+        init_from=now.init_from,
+        position_table=now.position_table,
+    )
     return replace(config, experiment=replace(config.experiment, training=training))
 
 

@@ -171,8 +171,8 @@ def sentences(result: Result, folder: Path) -> list[str]:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
         figure = best.rungs[result.rungs[-1]]
         trained = sum(bool(trial.rungs) for trial in result.trials)
-        others = f" that were trained, of {len(result.trials)}" * (trained < len(result.trials))
-        of = f"Best of {counted(trained, 'trial')}{others}"
+        others = f" (of {len(result.trials)} in all)" * (trained < len(result.trials))
+        of = f"Best of {counted(trained, 'trained trial')}{others}"
         found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
