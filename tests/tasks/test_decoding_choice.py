@@ -16,6 +16,36 @@ def test_a_beam_is_taken_where_it_is_better_than_greedy_search() -> None:
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
 
+@pytest.mark.parametrize(("deviation", "penalty"), [(0.6, 1.0), (0.4, 1.5)])
+def test_another_penalty_is_taken_where_its_lead_is_more_than_chance(deviation: float, penalty: float) -> None:
+    beams = (DecodingTrial(4, 1.0, 21.0), DecodingTrial(4, 1.5, 21.5, deviation=deviation))
+    choice = DecodingChoice((GREEDY, *beams))
+    assert choice.settings["length_penalty"] == choice.best.length_penalty == penalty
+    assert DecodingChoice.from_json(choice.to_json()) == choice
+
+
+def test_on_few_sentences_a_lead_says_little() -> None:
+    """A penalty of 1.0 cuts some of them, all others cut fewer words of others."""
+
+    class Cutting:
+        no_repeat_ngram_size = 0
+        tgt_tokenizer = SimpleNamespace(lowercase=False)
+
+        def translate(self, sources: list[str], *, length_penalty: float, **_: float) -> list[SimpleNamespace]:
+            cut = [place % 3 == 0 and length_penalty == 1.0 for place in range(len(sources))]
+            less = [place % 3 == 1 and length_penalty != 1.0 for place in range(len(sources))]
+            ends = [-9 if a else -6 if b else None for a, b in zip(cut, less, strict=True)]
+            return [SimpleNamespace(text=REFERENCE[:end]) for end in ends]
+
+    asked = DecodingConfig(no_repeat_ngram_size=3)
+    for times, penalty in ((1, 1.0), (100, 0.2)):
+        sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
+        choice = choose_decoding(Cutting(), sources, references, asked)  # type: ignore[arg-type]
+        beams = {trial.length_penalty: trial.bleu for trial in choice.trials if trial.beam_size > 1}
+        assert beams[1.0] < beams[0.2]
+        assert choice.settings["length_penalty"] == penalty
+
+
 def test_greedy_search_is_taken_where_no_beam_is_better() -> None:
     choice = DecodingChoice((GREEDY, DecodingTrial(4, 0.6, 19.0), DecodingTrial(4, 1.0, 20.0)))
     assert choice.settings == {"beam_size": 1, "length_penalty": 1.0, "no_repeat_ngram_size": 0}

@@ -1,16 +1,25 @@
 """How a model is best searched: beam, length penalty and repeats, chosen on the validation set, never on a test set."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
 from repose.decoding.translator import Translator
-from repose.evaluation.metrics import bleu
+from repose.evaluation.metrics import tokenizer_for
+from repose.evaluation.sentence_statistics import References
+from repose.evaluation.significance import resample
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Those that are tried. Models of little data end too early, and want high ones."""
+FIRST_PENALTY = 1.0
+"""That which is taken unless another is better beyond chance: on validation sets of little data, none is better on
+average (docs/little-data-experiments.md)."""
+RESAMPLES = 1000
 NO_REPEAT = 5
 """Tokens in a row that are then never said twice. Models of little data say the same again and again."""
 GAIN = 0.2
@@ -31,6 +40,8 @@ class DecodingTrial:
     bleu: float
     """Of the validation sentences, in percent."""
     no_repeat_ngram_size: int = 0
+    deviation: float = 0.0
+    """Standard deviation of its lead over the beam with `FIRST_PENALTY`, over resamples of the sentences."""
 
 
 @dataclass(frozen=True)
@@ -56,20 +67,20 @@ class DecodingChoice:
 
     @property
     def best(self) -> DecodingTrial:
-        """That of the highest BLEU with this `no_repeat_ngram_size`; of equals the earlier, so that a beam is taken
-        where it is better than greedy search and only there."""
+        """Greedy search, or the best beam where it has more BLEU, with this `no_repeat_ngram_size`."""
         size = self.no_repeat_ngram_size
-        return max((t for t in self.trials if t.no_repeat_ngram_size == size), key=lambda trial: trial.bleu)
+        greedy = next(t for t in self.trials if t.beam_size == 1 and t.no_repeat_ngram_size == size)
+        beam = best_beam(t for t in self.trials if t.no_repeat_ngram_size == size)
+        return greedy if beam is None or greedy.bleu >= beam.bleu else beam
 
     @property
     def settings(self) -> dict[str, Any]:
         """Beam, length penalty and repeats; where greedy search is best, the penalty is the best one of the beam. Where
         nothing tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
-        beams = [trial for trial in self.trials if trial.beam_size > 1 and trial.bleu > 0]
-        penalty = max(beams, key=lambda trial: trial.bleu).length_penalty if beams else LENGTH_PENALTY
+        beam = best_beam(t for t in self.trials if t.no_repeat_ngram_size == self.no_repeat_ngram_size)
         return {
             "beam_size": self.best.beam_size,
-            "length_penalty": penalty,
+            "length_penalty": LENGTH_PENALTY if beam is None else beam.length_penalty,
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
         }
 
@@ -78,23 +89,42 @@ class DecodingChoice:
         return [asdict(trial) for trial in self.trials]
 
 
+def best_beam(trials: Iterable[DecodingTrial]) -> DecodingTrial | None:
+    """Of the beams that give any BLEU, that with `FIRST_PENALTY`, unless the one of the highest BLEU leads it by more
+    than one standard deviation of the lead (the one-standard-error rule: Breiman et al. 1984, section 3.4.3): on a few
+    hundred sentences, the highest of four figures is often so by chance."""
+    beams = [trial for trial in trials if trial.beam_size > 1 and trial.bleu > 0]
+    if not beams:
+        return None
+    highest = max(beams, key=lambda trial: trial.bleu)
+    first = next((trial for trial in beams if trial.length_penalty == FIRST_PENALTY), highest)
+    return highest if highest.bleu - first.bleu > highest.deviation else first
+
+
 def choose_decoding(
     translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig
 ) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
     `asked` forbids repeats already, greedy search and the best beam with `NO_REPEAT`. What the translator usually does
     makes no difference: it may be what an earlier choice left."""
-    usual, lowercase = asked.no_repeat_ngram_size, translator.tgt_tokenizer.lowercase
+    usual, some = asked.no_repeat_ngram_size, references[:SENTENCES]
+    lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
+    scored = References(some, lowercase=lowercase, tokenize=tokenize)
+    resampled: dict[float, NDArray[np.float64]] = {}
 
     def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
-        texts = [t.text for t in translator.translate(sources[:SENTENCES], **how)]
-        return DecodingTrial(**how, bleu=bleu(texts, references[:SENTENCES], lowercase=lowercase).value)
+        found = scored.statistics([t.text for t in translator.translate(sources[:SENTENCES], **how)])
+        if beam > 1 and no_repeat == usual:
+            resampled[penalty] = resample([found], num_resamples=RESAMPLES).values
+        return DecodingTrial(**how, bleu=found.score())
 
     greedy = tried(1, 0.0, usual)
     beams = [tried(asked.beam_size, penalty, usual) for penalty in LENGTH_PENALTIES if asked.beam_size > 1]
+    leads = {penalty: values - resampled[FIRST_PENALTY] for penalty, values in resampled.items()}
+    beams = [replace(trial, deviation=float(leads[trial.length_penalty].std())) for trial in beams]
     trials = [greedy, *beams]
     if not usual:
-        bests = [greedy, max(beams, key=lambda trial: trial.bleu)] if beams else [greedy]
-        trials += [tried(trial.beam_size, trial.length_penalty, NO_REPEAT) for trial in bests]
+        again = [greedy] if (beam := best_beam(beams)) is None else [greedy, beam]
+        trials += [tried(trial.beam_size, trial.length_penalty, NO_REPEAT) for trial in again]
     return DecodingChoice(tuple(trials))
