@@ -244,10 +244,16 @@ def test_the_first_update_says_nothing_of_the_speed() -> None:
     trainer: Any = types.SimpleNamespace(
         writer=writer, state=state, total=100_000, config=types.SimpleNamespace(max_hours=120 / 3600), start=None
     )
-    left = []
+    trainer._pace, trainer._epoch = (lambda: loop.Trainer._pace(trainer)), (lambda: 1)
+    trainer.config.patience = None
+    left, seconds = [], []
     for state.update, writer.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
         left.append(loop.Trainer._updates_left(trainer))
+        seconds.append(loop.Trainer._progress(trainer).seconds_left)
     assert left == pytest.approx([100_000, 99_999, 439, 431])  # a quarter of a second each, 120 seconds in all
+    assert seconds == pytest.approx([115, 110, 109.75, 107.75])
+    trainer.config.max_hours, trainer.total = None, 50
+    assert loop.Trainer._progress(trainer).seconds_left == pytest.approx(10.0), "what people see is of the same speed"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])

@@ -171,8 +171,9 @@ def sentences(result: Result, folder: Path) -> list[str]:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
         figure = best.rungs[result.rungs[-1]]
         trained = sum(bool(trial.rungs) for trial in result.trials)
-        others = f" (of {len(result.trials)} in all)" * (trained < len(result.trials))
-        of = f"Best of {counted(trained, 'trained trial')}{others}"
+        of = f"Best of {counted(trained, 'trial')}"
+        if trained < len(result.trials):
+            of = f"Best of {counted(trained, 'trained trial')} (of {len(result.trials)} in all)"
         found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
