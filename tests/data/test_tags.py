@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repose.data.tags import TaggedPairs, TaggingEncoder, direction, with_tag
+from repose.data.tags import TaggedPairs, TaggingEncoder, direction, taught, with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import END, START
@@ -61,7 +61,9 @@ def test_the_languages_of_a_tag() -> None:
     assert direction(model, "fr") == ("en", "fr")
     of_sources = {"src_lang": "gl", "tgt_lang": "en", "also": [{"tag": "pt", "src_lang": "pt", "tgt_lang": "en"}]}
     assert (direction(of_sources, None), direction(of_sources, "pt")) == (("gl", "en"), ("pt", "en"))
-    assert direction({**of_sources, "also": "damaged"}, "pt") == ("und", "en")
+    for damaged in ("x", ["x"], [{}], [{"tag": ["pt"], "src_lang": 3}], {"tag": "pt"}):
+        assert direction({**of_sources, "also": damaged}, "pt") == ("und", "en")
+        assert {one.tag for one in taught({**of_sources, "also": damaged})} == {None}
 
 
 def test_a_tag_that_is_not_there_is_told() -> None:

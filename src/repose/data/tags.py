@@ -31,8 +31,9 @@ def taught(config: Mapping[str, Any]) -> list[Taught]:
     """What a model was trained on by its config.json, its own pairs first; "und" for languages that it does not say."""
     also = config.get("also")
     every = [config, *(each for each in (also if isinstance(also, list) else []) if isinstance(each, dict))]
-    names = ("src_lang", "tgt_lang")
-    return [Taught(each.get("tag"), *(str(each.get(name, UNKNOWN)) for name in names)) for each in every]
+    tags = (each.get("tag") for each in every)
+    sides = ([str(each.get(name, UNKNOWN)) for name in ("src_lang", "tgt_lang")] for each in every)
+    return [Taught(tag if isinstance(tag, str) else None, *pair) for tag, pair in zip(tags, sides, strict=True)]
 
 
 def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
