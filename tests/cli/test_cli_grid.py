@@ -25,7 +25,7 @@ from rich.console import Console
 from repose.config.experiment import CorpusConfig, TokenizerConfig
 from repose.config.file import from_json, to_json
 from repose.data.batching import Batches
-from repose.grids import estimate
+from repose.grids import estimate, view
 from repose.grids import run as grid_run
 from repose.grids.cells import CellState, CellStatus, Loss
 from repose.grids.estimate import Cost, estimate_table
@@ -394,6 +394,19 @@ def test_states_in_words(sentence: str, state: CellState) -> None:
     assert reason(state) == sentence
 
 
+def test_a_table_reads_each_running_cell_once(trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder may be on a network."""
+    live, read, original = Live(make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)), [], view.progress
+    monkeypatch.setattr(
+        view, "progress", lambda folder, experiment: read.append(folder) or original(folder, experiment)
+    )
+    for name in ("reinforced-s0", "reinforced-s1"):
+        live(name, CellState(status=CellStatus.RUNNING))
+    read.clear()
+    live._table()
+    assert sorted(folder.name for folder in read) == ["reinforced-s0", "reinforced-s1"]
+
+
 def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
     lines, live = Lines(plan), Live(plan)
@@ -401,7 +414,7 @@ def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pyte
         lines(name, CellState(status=CellStatus(status)))
         live(name, CellState(status=CellStatus(status)))
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["[1/4]"] * 3
-    assert "trial: 1 of 4 cells" in live._title(live._states)
+    assert "trial: 1 of 4 cells" in live._title(live._states, [])
 
 
 def test_a_report_is_suggested_where_there_is_something_to_report(

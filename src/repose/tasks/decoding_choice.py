@@ -125,6 +125,6 @@ def choose_decoding(
     beams = [replace(trial, deviation=float(leads[trial.length_penalty].std())) for trial in beams]
     trials = [greedy, *beams]
     if not usual:
-        again = [greedy] if (beam := best_beam(beams)) is None else [greedy, beam]
+        again = [greedy, best_beam(beams) or beams[0]] if beams else [greedy]
         trials += [tried(trial.beam_size, trial.length_penalty, NO_REPEAT) for trial in again]
     return DecodingChoice(tuple(trials))
