@@ -466,3 +466,11 @@ def test_one_model_translates_both_ways(run: Run, tmp_path: Path) -> None:
     assert run(*command, tmp_path / "resumed")[0] == 0
     whole, resumed = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "resumed"))
     assert whole == resumed
+
+
+def test_several_files_of_pairs_are_not_swapped_by_their_order(run: Run, tmp_path: Path) -> None:
+    rows = [json.dumps({"src": src, "tgt": tgt}) for src, tgt in phrasebook.read()["train"][:60]]
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    told = " ".join(run("check", tmp_path / "a.jsonl", tmp_path / "b.jsonl")[1].split())
+    assert "If they are swapped, say which side is the source" in told
