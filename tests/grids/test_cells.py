@@ -1,5 +1,6 @@
 """A cell's process, and several of them side by side on this machine."""
 
+import contextlib
 import errno
 import io
 import json
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -260,36 +261,40 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from repose.grids import cells, estimate
-cells.POLL = 0.05
+cells.POLL = float(sys.argv[2])
 with cells._held(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(float(sys.argv[2]))
+    time.sleep(float(sys.argv[3]))
 """
 
 
-def holding(folder: Path, seconds: float) -> "subprocess.Popen[str]":
+@contextlib.contextmanager
+def holding(folder: Path, *, looks_every: float, seconds: float) -> Iterator["subprocess.Popen[str]"]:
     """A process that holds a cell's lock and does nothing else, once it does."""
-    command = [sys.executable, "-c", HOLDER, str(folder), str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "held\n"
-    return process
+    command = [sys.executable, "-c", HOLDER, str(folder), str(looks_every), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX")
 def test_one_that_lost_its_lock_unawares_ends_before_the_next_one_begins(tmp_path: Path) -> None:
     """As a machine that slept until its storage gave its locks to others."""
-    first = holding(tmp_path, 60)
-    lock = tmp_path / LOCK
-    name = lock.read_text(encoding="utf-8")
-    assert name.startswith(f"{first.pid} on ")
-    lock.unlink()  # the lock goes with the file
-    lock.write_text(name, encoding="utf-8")
-    second = holding(tmp_path, 0)  # waits for the first to look
-    assert first.poll() == BUSY
-    assert f"process {second.pid} on " in first.communicate()[1]
-    second.communicate(timeout=10)
-    assert second.returncode == 0
+    with holding(tmp_path, looks_every=0.05, seconds=600) as first:
+        lock = tmp_path / LOCK
+        name = lock.read_text(encoding="utf-8")
+        assert name.startswith(f"{first.pid} on ")
+        lock.unlink()  # the lock goes with the file
+        lock.write_text(name, encoding="utf-8")
+        with holding(tmp_path, looks_every=2, seconds=0) as second:  # gives the first one 4 s to look
+            assert first.poll() == BUSY
+            assert f"process {second.pid} on " in first.communicate()[1]
+            second.communicate(timeout=180)
+        assert second.returncode == 0
     assert not lock.exists()  # it has signed off, and the next one need not wait
 
 

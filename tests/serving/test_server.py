@@ -45,7 +45,8 @@ from repose.serving.log import Log
 from repose.serving.server import serve
 from repose.serving.settings import Limits, ServeSettings
 runs, port = [Path(run) for run in sys.argv[2:]], 0
-settings = ServeSettings(runs=tuple(runs), port=port, workers=2, metrics=True, limits=Limits(char_limit=200))
+limits = Limits(char_limit=200, timeout=600)
+settings = ServeSettings(runs=tuple(runs), port=port, workers=2, metrics=True, limits=limits)
 sys.path.append(sys.argv[1])
 serve(settings, lambda line: print(line, file=sys.stderr, flush=True), Log(sys.stderr), "stub_translator:load")
 """
@@ -131,8 +132,8 @@ class Running:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Its exit code after a signal."""
         self.process.send_signal(number)
-        code = self.process.wait(20)
-        self._reader.join(5)
+        code = self.process.wait(180)
+        self._reader.join(60)
         return code
 
 
@@ -145,7 +146,7 @@ def started(code: str, *arguments: object, until: str = "translates") -> Iterato
     finally:
         server.process.kill()
         server.process.wait()
-        server._reader.join(5)
+        server._reader.join(60)
         assert server.process.stderr is not None
         server.process.stderr.close()
 
@@ -224,7 +225,7 @@ class Client(threading.Thread):
         self.good, self.wrong = 0, list[object]()
 
     def run(self) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=180)
         turn = 0
         while not self._until.is_set():
             turn += 1
@@ -267,7 +268,7 @@ def test_under_load_nothing_is_lost_or_mixed_up_whoever_is_killed(model: Path) -
         code = server.end()  # they go on asking
         until.set()
         for client in clients:
-            client.join(10)
+            client.join(180)
         assert code == 0
         assert [wrong for client in clients for wrong in client.wrong] == []
         assert sum(client.good for client in clients) > 200
@@ -322,7 +323,7 @@ def held_request(server: Running, run: Path) -> Iterator[threading.Thread]:
     server.wait_until((run / "held").exists)
     yield asking
     (run / "held").unlink()
-    asking.join(10)
+    asking.join(180)
     assert answers == [{"translatedText": "SLOW"}]
 
 
@@ -332,7 +333,7 @@ def test_ctrl_c_ends_it_in_order_on_a_system_whose_loop_handles_no_signals(tmp_p
         with held_request(server, run):
             server.process.send_signal(signal.SIGINT)
             server.wait_for("draining")
-        assert server.process.wait(20) == 0
+        assert server.process.wait(180) == 0
         server.wait_for('"ended"')
 
 
@@ -406,7 +407,7 @@ def read_models(*_):
     if os.fork() == 0:
         os.kill(1, 15)
         os._exit(0)
-    time.sleep(20)
+    time.sleep(600)
 
 server.serve = read_models
 sys.argv[1:] = ["serve", "models"]
@@ -419,10 +420,10 @@ def test_the_first_process_of_a_container_can_be_ended_while_it_starts() -> None
     container = ["unshare", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*container, "true"], capture_output=True).returncode:
         pytest.skip("may not start a process as a container does")
-    began = time.monotonic()
-    done = subprocess.run([*container, sys.executable, "-c", FIRST_PROCESS], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*container, sys.executable, "-c", FIRST_PROCESS], capture_output=True, text=True, timeout=180
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.monotonic() - began < 20
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -438,11 +439,11 @@ def test_a_log_that_cannot_be_written_stops_nothing(model: Path) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen([sys.executable, "-c", code, str(HERE), str(model)], stderr=full)
     try:
-        until = time.monotonic() + 30
+        until = time.monotonic() + 180
         while time.monotonic() < until:
             with (
                 contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=5),
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=180),
             ):
                 break
             time.sleep(0.05)
@@ -451,10 +452,10 @@ def test_a_log_that_cannot_be_written_stops_nothing(model: Path) -> None:
             b"q=ka&source=aa&target=bb",
             {"Content-Type": "application/x-www-form-urlencoded"},
         )
-        with urllib.request.urlopen(request, timeout=20) as response:
+        with urllib.request.urlopen(request, timeout=180) as response:
             assert json.load(response) == {"translatedText": "KA"}
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(180) == 0
     finally:
         process.kill()
         process.wait()
@@ -483,7 +484,7 @@ def test_sigterm_ends_it_while_models_are_loaded(tmp_path: Path) -> None:
 
 def test_what_is_no_request_is_a_line_of_json(model: Path) -> None:
     with started(STUB, HERE, model) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=180) as connection:
             connection.sendall(b"nonsense\r\n\r\n")
             assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
         form = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -525,8 +526,8 @@ def test_a_request_in_hand_is_answered_after_sigterm(tmp_path: Path) -> None:
         time.sleep(0.3)  # longer than one that waits for nobody takes to end
         assert (answers, asking.is_alive()) == ([], True)
         (run / "held").unlink()
-        assert server.process.wait(20) == 0
-        asking.join(5)
+        assert server.process.wait(180) == 0
+        asking.join(180)
         assert answers == [{"translatedText": "SLOW"}]
 
 
