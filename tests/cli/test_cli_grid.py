@@ -27,13 +27,13 @@ from repose.config.file import from_json, to_json
 from repose.data.batching import Batches
 from repose.grids import estimate, view
 from repose.grids import run as grid_run
-from repose.grids.cells import CellState, CellStatus, Loss
+from repose.grids.cells import CellState, CellStatus, Loss, reason
 from repose.grids.estimate import Cost, estimate_table
 from repose.grids.grid import Cell, read_grid
 from repose.grids.local import Share
 from repose.grids.run import GridOutcome, make_plan
 from repose.grids.survey import Identity
-from repose.grids.view import Lines, Live, headline, outcome_table, progress, reason
+from repose.grids.view import GridLines, GridLive, headline, outcome_table, progress
 from repose.system.errors import ReposeError
 from repose.system.terminal import duration
 
@@ -317,13 +317,16 @@ def test_headlines_of_other_tasks_and_of_half_written_scores(tmp_path: Path) -> 
     assert headline(tmp_path) == ""
     scores.write_text('{"figures": {"uas": {"value": 0.8125, "unit": "share of words"}}}')
     assert headline(tmp_path) == "uas 0.812 share of words"
+    percent = {name: {"value": value, "unit": "percent"} for name, value in (("uas", 72.5), ("las", 70.25))}
+    scores.write_text(json.dumps({"figures": percent}))
+    assert headline(tmp_path) == "las 70.250 percent"  # which the report judges by
     scores.write_text('{"figures": {"uas"')
     assert headline(tmp_path) == ""
 
 
 def test_the_live_table(trial: Path, tmp_path: Path) -> None:
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
-    view = Live(plan)
+    view = GridLive(plan)
     view("ablation-none-s0", RUNNING)
     view("reinforced-s0", RUNNING)
     view("reinforced-s0", CellState(status=CellStatus.FAILED, message="no [bold] luck"))
@@ -362,7 +365,7 @@ def test_cells_of_another_process_are_said_to_be_so_once(
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
     theirs = replace(plan.chosen[0], state=state)
     plan = replace(plan, chosen=(theirs,), todo=())
-    view = Lines(plan)
+    view = GridLines(plan)
     view(theirs.name, state)
     assert capsys.readouterr().err == f"[0/0] {theirs.name}: running elsewhere, process 7 on node2\n"
     console = Console(file=io.StringIO(), width=140)
@@ -396,7 +399,8 @@ def test_states_in_words(sentence: str, state: CellState) -> None:
 
 def test_a_table_reads_each_running_cell_once(trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder may be on a network."""
-    live, read, original = Live(make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)), [], view.progress
+    live = GridLive(make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None))
+    read, original = [], view.progress
     monkeypatch.setattr(
         view, "progress", lambda folder, experiment: read.append(folder) or original(folder, experiment)
     )
@@ -409,7 +413,7 @@ def test_a_table_reads_each_running_cell_once(trial: Path, tmp_path: Path, monke
 
 def test_stopped_cells_are_no_progress(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = make_plan(read_grid(trial), tmp_path / "runs", say=lambda _: None)
-    lines, live = Lines(plan), Live(plan)
+    lines, live = GridLines(plan), GridLive(plan)
     for name, status in (("ablation-none-s0", "failed"), ("reinforced-s0", "stopped"), ("reinforced-s1", "stopped")):
         lines(name, CellState(status=CellStatus(status)))
         live(name, CellState(status=CellStatus(status)))

@@ -448,6 +448,8 @@ def test_what_no_cell_could_run_with_is_refused(monkeypatch: pytest.MonkeyPatch)
     for device in ("tpu", "cuda:x", "cuda:", "auto:1", ""):
         with pytest.raises(ConfigError, match="--device: there is no device"):
             check(device=device, here=False)
+    with pytest.raises(ConfigError, match="an NVIDIA or AMD GPU is cuda"):
+        check(device="gpu")
     with pytest.raises(DeviceError, match="device 'cuda:1' is not available"):
         check(device="cuda:1")
 

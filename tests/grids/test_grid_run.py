@@ -17,12 +17,11 @@ import repose
 from repose.config.file import from_json, to_json
 from repose.grids import manifest
 from repose.grids import run as grid_run
-from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell
+from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell, reason
 from repose.grids.grid import Cell, Grid, read_grid
 from repose.grids.manifest import DamagedManifestError, Entry
 from repose.grids.run import GridOutcome, GridPlan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
-from repose.grids.view import reason
 from repose.runs.folder import OTHER_CODE
 from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError
 from repose.system.files import locked_or_busy

@@ -150,9 +150,18 @@ def test_of_several_grids_each_says_what_it_is_for(make_run: Any, make_grid: Any
     assert read_runs(grids).about == ("one: what it answers", "two: what it answers")
 
 
+def test_a_grid_that_two_paths_lead_to_counts_once(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    make_run("one/x-s0", [2.0])
+    cells = [("x-s0", {"system": "x"}, None, "done", ""), ("y-s0", {"system": "y"}, None, "waiting", "")]
+    runs = read_runs([tmp_path, make_grid("one", cells), tmp_path / "one" / ".." / "one"])
+    assert (runs.title, runs.about, len(runs.missing)) == ("one", ("what it answers",), 1)
+
+
 @pytest.mark.parametrize(
     ("folder", "alone", "of_several"),
     [
+        ("original/s2", "original", "original"),
+        ("bus1", "bus1", "bus"),
         ("original-seed2", "original", "original"),
         ("original/seed-2", "original", "original"),
         ("original/2", "original", "original"),

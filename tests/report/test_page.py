@@ -98,6 +98,15 @@ def test_links_lead_to_one_place_each(page: Page) -> None:
     assert {"table-scores", "picture-curves", "sentences-a", "sentences-a-2", "section-epochs"} <= wanted
 
 
+def test_ids_that_look_numbered_lead_to_one_place_each() -> None:
+    names = ("demo-2", "demo", "demo", "demo 2")
+    tables = tuple(Table(id=name, title=name, columns=[Column("a")], rows=[]) for name in names)
+    found = Page(write_page(Report(title="a", subtitle="", warnings=(), sections=(Section(title="b", tables=tables),))))
+    anchors = [a["id"] or "" for _, a, _ in found.elements if "id" in a]
+    assert {"table-demo", "table-demo-2", "table-demo-3", "table-demo-2-2"} <= set(anchors)
+    assert len(set(anchors)) == len(anchors)
+
+
 def test_pictures_have_ids_of_their_own_and_fit(sample: Report) -> None:
     section = sample.sections[1]
     other = dataclasses.replace(section.pictures[0], id="other")

@@ -105,6 +105,15 @@ def test_many_systems_have_a_picture_per_corpus_and_a_panel_each(make_run: Any, 
     assert "in grey" in found["learning-curves-multi30k-de-en"].numbers.caption
 
 
+def test_corpora_of_nearly_one_name_have_pictures_of_their_own(make_run: Any, tmp_path: Path) -> None:
+    for corpus in ("my talks", "my/talks"):
+        for number in range(8):
+            settings = [f"corpus.name={corpus}", f"training.learning_rate={number + 1}"]
+            make_run(f"{corpus}/system-{'abcdefgh'[number]}", [2.0, 1.0], settings=settings)
+    curves = {name for name in drawn(tmp_path) if name.startswith("learning-curves")}
+    assert curves == {"learning-curves-my-talks-de-en", "learning-curves-my-talks-de-en-2"}
+
+
 def test_corpora_are_panels_of_one_picture(make_run: Any, tmp_path: Path) -> None:
     for lang in ("de", "fr", "ja"):
         make_run(f"{lang}/a", [2.0, 1.5], settings=[f"corpus.src_lang={lang}"])

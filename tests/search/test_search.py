@@ -409,16 +409,23 @@ def test_trials_that_fail_are_told_and_the_others_go_on(file: Callable[..., Path
     assert report.whole_space == result.Cost(updates=4 * 40, seconds=4 * 8.0)
 
 
-@pytest.mark.parametrize("end", [{"exit_code": -9}, {"message": "the disk is full"}], ids=["killed", "full disk"])
+@pytest.mark.parametrize(
+    ("end", "sentence"),
+    [({"exit_code": -9}, "its process was killed by signal 9"), ({"message": "the disk is full"}, "the disk is full")],
+    ids=["killed", "full disk"],
+)
 def test_trials_that_a_signal_or_a_full_disk_ended_are_tried_again(
-    end: dict[str, Any], file: Callable[..., Path], tmp_path: Path
+    end: dict[str, Any], sentence: str, file: Callable[..., Path], tmp_path: Path
 ) -> None:
     found = dataclasses.replace(read_search(file()), objective="loss")
     killed = searcher(
         found, tmp_path / "out", lambda *_, **__: CellState(status=CellStatus.FAILED, passing=True, **end)
     )
+    said: list[str] = []
+    killed.say = said.append
     assert not killed.run()
     assert {trial.state for trial in killed.study.known()} == {"running"}
+    assert any(line.startswith(f"trial 0 ended: {sentence}") for line in said)
     again = searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, []))
     assert again.run()
     assert "failed" not in {trial.state for trial in again.study.known()}

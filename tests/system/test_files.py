@@ -28,6 +28,7 @@ from repose.system.files import (
     trying_lock,
     write_file,
     write_json,
+    writing,
 )
 
 HOLD = """
@@ -99,6 +100,16 @@ class TestFile:
     def test_what_cannot_be_read_is_not_what_cannot_be_written(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError), replacing_file(tmp_path / "to" / "file") as temporary:
             temporary.write_bytes((tmp_path / "from").read_bytes())
+
+    def test_a_neighbour_that_cannot_be_read_is_not_what_cannot_be_written(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError), writing(tmp_path / "to" / "file"):
+            (tmp_path / "to-read").read_bytes()
+
+    def test_a_relative_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "mine" / "inner").mkdir(parents=True)
+        with pytest.raises(WriteError, match=r"^mine cannot be written"), writing(Path("mine")):
+            Path("mine/inner").write_bytes(b"")
 
     def test_a_place_that_cannot_be(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

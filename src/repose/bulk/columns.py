@@ -12,7 +12,7 @@ from typing import Any
 from repose.bulk.storage import open_input
 from repose.data.readers import first_line, flat_schema, is_text
 from repose.data.tables import present
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import DataError, MissingExtraError
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
 """Options of the command line that name the fields of a job, by the number of fields."""
@@ -31,7 +31,7 @@ def parquet(name: str) -> Iterator[Any]:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
     except ImportError as error:
-        raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
+        raise MissingExtraError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
     with open_input(name) as file:
         try:
             opened = ParquetFile(file)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from repose.system.errors import ConfigError, DataError, WriteError
+from repose.system.errors import ConfigError, DataError, MissingExtraError, WriteError
 from repose.system.files import locked, remove_half_written, remove_held, replacing_file, trying_lock, write_file
 
 _BLOCK = 1 << 20
@@ -62,7 +62,7 @@ def _fsspec(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise ConfigError(f"{url} needs fsspec: pip install 'repose-nmt[urls]'") from error
+        raise MissingExtraError(f"{url} needs fsspec: pip install 'repose-nmt[urls]'") from error
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:  # the library of that store is missing, or there is no such store

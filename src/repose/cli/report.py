@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from repose.system.errors import CheckpointError, ConfigError, unknown
+from repose.system.errors import CheckpointError, ConfigError, MissingExtraError, unknown
 from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def report(
     out = out or (paths[0] / "report" if len(paths) == 1 else Path("report"))
     files = write(made, runs, out, wanted)
     for table in all_tables(made):
-        if table.id.startswith("scores") and table.id != "score-variants":
+        if table.id.startswith("scores"):
             _show(table)
     for sentence in (*made.warnings, *runs.problems):
         say(sentence)
@@ -85,7 +85,7 @@ def _formats(text: str) -> "list[Format]":
     if not found:
         raise ConfigError(f"--format names no format: give some of {', '.join(FORMATS)}")
     if "html" in found and find_spec("jinja2") is None:
-        raise ConfigError(
+        raise MissingExtraError(
             "a report as a page needs jinja2: pip install 'repose-nmt[report]', or ask for --format md,csv,tex"
         )
     return found

@@ -10,7 +10,7 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from repose.cli.options import Device
-from repose.system.errors import ConfigError
+from repose.system.errors import MissingExtraError
 from repose.system.terminal import say
 
 # What is served
@@ -174,9 +174,9 @@ def _check_libraries() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("repose"):
             raise
-        raise ConfigError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
+        raise MissingExtraError(f"serving needs {error.name}: pip install 'repose-nmt[serve]'") from error
     if find_spec("py3langid") is None:
-        raise ConfigError("serving needs py3langid: pip install 'repose-nmt[serve]'")
+        raise MissingExtraError("serving needs py3langid: pip install 'repose-nmt[serve]'")
 
 
 def _is_off(context: Context, option: str) -> bool:

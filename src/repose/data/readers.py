@@ -16,7 +16,7 @@ from repose.data.lines import AS_TEXT, PACKED, LineReader, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import ConfigError, DataError, MissingExtraError
 from repose.system.files import replacing_file
 from repose.system.terminal import counted
 
@@ -81,7 +81,7 @@ class PairReader:
             try:
                 import pyarrow.parquet  # noqa: F401
             except ImportError as error:
-                raise ConfigError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
+                raise MissingExtraError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
 
     @property
     def places(self) -> str:

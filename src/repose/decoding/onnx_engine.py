@@ -21,7 +21,7 @@ from repose.decoding.search import Ints, TokenHypothesis
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, MissingExtraError
 from repose.system.files import share_lock
 from repose.system.token_ids import START
 
@@ -223,7 +223,7 @@ def _runtime() -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ConfigError(
+        raise MissingExtraError(
             f"this engine needs ONNX Runtime, which cannot be imported ({error}): pip install 'repose-nmt[fast]', or "
             "'repose-nmt[runtime]' without torch"
         ) from error

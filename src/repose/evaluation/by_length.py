@@ -55,7 +55,7 @@ def by_length(lengths: Counts, edges: Sequence[int] = EDGES) -> tuple[Bucket, ..
     if not edges or edges[0] < 1 or any(high <= low for low, high in pairwise(edges)):
         raise ConfigError(f"the edges {', '.join(map(str, edges))} do not rise from 1: give such as 10, 20, 30")
     if len(lengths) == 0:
-        raise DataError("There is nothing to sort by length: 0 sentences; give at least one.")
+        raise DataError("there is nothing to sort by length: 0 sentences; give at least one")
     place = np.searchsorted(np.asarray(edges), lengths)  # edge[i - 1] < length <= edge[i]
     lows, highs = [1, *(edge + 1 for edge in edges)], [*edges, None]
     buckets = (Bucket(lows[i], highs[i], np.flatnonzero(place == i)) for i in range(len(lows)))

@@ -85,14 +85,14 @@ def bleu(
 def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:
     """sacreBLEU's metric. Raises ConfigError for a tokenizer that is unknown or not installed."""
     if tokenize not in BLEU.TOKENIZERS:
-        raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}.")
+        raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
         # `force` silences advice to detokenize: pretokenized corpora are scored both ways.
         return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         needed = _INSTALL.get(tokenize, "sentencepiece")
         raise ConfigError(
-            f"sacreBLEU cannot load its tokenizer '{tokenize}': pip install {needed}, or choose another such as 'char'."
+            f"sacreBLEU cannot load its tokenizer '{tokenize}': pip install {needed}, or choose another such as 'char'"
         ) from error
 
 
@@ -185,7 +185,7 @@ def _marked(score: Score, difference: str, field: str) -> Score:
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise DataError(
-            f"There are {len(hypotheses)} hypotheses but {len(references)} references: score one for each line."
+            f"there are {len(hypotheses)} hypotheses but {len(references)} references: score one for each line"
         )
     if not hypotheses:
-        raise DataError("There is nothing to score: 0 hypotheses and 0 references; give at least one line of each.")
+        raise DataError("there is nothing to score: 0 hypotheses and 0 references; give at least one line of each")

@@ -63,7 +63,7 @@ class References:
 
     def __init__(self, references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a") -> None:
         if not references:
-            raise DataError("There is nothing to score: 0 references; give at least one line.")
+            raise DataError("there is nothing to score: 0 references; give at least one line")
         bleu_metric(tokenize)  # refuses, in a sentence, a tokenizer that is not there
         cached = [list(references)]
         self._len = len(references)
@@ -76,7 +76,7 @@ class References:
         """Counts of one translation for each reference; raises DataError where the numbers of lines differ."""
         if len(hypotheses) != self._len:
             raise DataError(
-                f"There are {len(hypotheses)} hypotheses but {self._len} references: score one for each line."
+                f"there are {len(hypotheses)} hypotheses but {self._len} references: score one for each line"
             )
         # What sacreBLEU's own tests of significance call; it has no public name.
         return SentenceStatistics(

@@ -26,7 +26,7 @@ from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, ConfigError, MissingExtraError
 from repose.system.token_ids import END, PAD, START, UNK
 
 NAME = "ctranslate2"
@@ -66,7 +66,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     try:
         import ctranslate2.specs
     except ImportError as error:
-        raise ConfigError("this export needs CTranslate2: pip install 'repose-nmt[ctranslate2]'") from error
+        raise MissingExtraError("this export needs CTranslate2: pip install 'repose-nmt[ctranslate2]'") from error
     translator = load(model, workers=1, engine="torch")
     loaded, tokenizers = translator.model, (translator.src_tokenizer, translator.tgt_tokenizer)
     vocabularies = [_vocabulary(tokenizer) for tokenizer in tokenizers]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from repose.model.norms import RMSNorm, ScaleNorm
-from repose.system.errors import ConfigError
+from repose.system.errors import MissingExtraError
 
 OPSET = 18
 IR_VERSION = 9
@@ -46,7 +46,7 @@ class Graph:
         try:
             import onnx
         except ImportError as error:
-            raise ConfigError(
+            raise MissingExtraError(
                 f"ONNX graphs are written with onnx, which cannot be imported ({error}): pip install 'repose-nmt[fast]'"
             ) from error
         self._onnx, self._name, self._int8 = onnx, name, int8

@@ -24,6 +24,7 @@ from typing import IO, Any, Protocol
 from repose.system.errors import BusyError, LostWorkerError, WriteError, user_message
 from repose.system.files import locked_or_busy
 from repose.system.helper import OWN_SESSION
+from repose.system.signals import killed_by
 
 LOG, LOCK = "cell.log", "cell.lock"
 """What a cell's process says on stderr, and the file that it locks, in its run directory."""
@@ -65,7 +66,7 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellState:
-    """How a cell stands, and why: what `repose.grids.view.reason` makes a sentence of."""
+    """How a cell stands, and why: what `reason` makes a sentence of."""
 
     status: CellStatus = CellStatus.WAITING
     message: str = ""
@@ -80,6 +81,24 @@ class CellState:
     """Whether it failed of what another attempt may not meet: a signal, or a full disk."""
     attempt: int = 1
     """Counts how often it began in this call, from 1."""
+
+
+def reason(state: CellState) -> str:
+    """Why a cell stands as it does, as a sentence; empty where its status says it all."""
+    where = f" ({state.host})" if state.host else ""  # not known of one that was lost before it said so
+    match state:
+        case CellState(status=CellStatus.WAITING, lost=lost) if lost is not None:
+            return f"{lost}{where}: begins again, attempt {state.attempt}"
+        case CellState(status=CellStatus.FAILED, lost=lost) if lost is not None:
+            times = "once" if state.attempt == 1 else f"{state.attempt} times"
+            return f"lost {times}, the last time because {lost}{where}: the same command resumes it"
+        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None and code < 0:
+            return f"its process was {killed_by(-code)}: the same command resumes it"
+        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None:
+            return f"its process ended with exit code {code} and no message"
+        case CellState(status=CellStatus.RUNNING) if state.host:
+            return f"on {state.host}"
+    return state.message
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
-from repose.grids.cells import environment, keep_on, last_line
+from repose.grids.cells import environment, keep_on, last_line, reason
 from repose.grids.local import Share, claimed_cores
 from repose.grids.run import GridPlan
-from repose.grids.view import once, reason
+from repose.grids.view import once
 from repose.system.errors import ReposeError
 from repose.system.helper import end_with_parent
 from repose.system.signals import Interrupted, interruptible

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
-from repose.system.device import available_cores, find_device, num_gpus
-from repose.system.errors import ConfigError, WriteError, unknown
+from repose.system.device import available_cores, check_device_name, find_device, num_gpus
+from repose.system.errors import ConfigError, DeviceError, WriteError
 from repose.system.files import trying_lock
 
 RunCell = Callable[..., CellState]
@@ -55,10 +55,11 @@ def check_request(
     available = available_cores()
     if here and cores is not None and cores > available:
         raise ConfigError(f"--cores-per-{unit} = {cores}, but there are {available} here: give {available} or less")
-    kind, colon, index = device.partition(":")
-    if kind not in _DEVICES or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
-        raise ConfigError(f"--device: {unknown('device', device, _DEVICES)}")
-    if here and kind == "cuda":
+    try:
+        check_device_name(device, _DEVICES)
+    except DeviceError as error:
+        raise ConfigError(f"--device: {error}") from error
+    if here and device.startswith("cuda"):
         find_device(device)
 
 

@@ -10,17 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console, RenderableType
-from rich.live import Live as RichLive
+from rich.live import Live
 from rich.table import Table
 
 from repose.config.experiment import Experiment
-from repose.grids.cells import CellState, CellStatus
+from repose.grids.cells import CellState, CellStatus, reason
 from repose.grids.run import GridOutcome, GridPlan
 from repose.runs import records
-from repose.runs.folder import RunFolder
+from repose.runs.folder import RunFolder, main_figure
 from repose.runs.records import Record
 from repose.system.errors import CheckpointError
-from repose.system.signals import killed_by
 from repose.system.terminal import Fitted, duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
@@ -28,25 +27,7 @@ _LAST_DONE = 3  # finished cells that stay in the live table
 _ENDED = (CellStatus.DONE, CellStatus.FAILED)  # those that were stopped are still to be done
 
 
-def reason(state: CellState) -> str:
-    """Why a cell stands as it does, as a sentence; empty where its status says it all."""
-    where = f" ({state.host})" if state.host else ""  # not known of one that was lost before it said so
-    match state:
-        case CellState(status=CellStatus.WAITING, lost=lost) if lost is not None:
-            return f"{lost}{where}: begins again, attempt {state.attempt}"
-        case CellState(status=CellStatus.FAILED, lost=lost) if lost is not None:
-            times = "once" if state.attempt == 1 else f"{state.attempt} times"
-            return f"lost {times}, the last time because {lost}{where}: the same command resumes it"
-        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None and code < 0:
-            return f"its process was {killed_by(-code)}: the same command resumes it"
-        case CellState(status=CellStatus.FAILED, exit_code=code) if code is not None:
-            return f"its process ended with exit code {code} and no message"
-        case CellState(status=CellStatus.RUNNING) if state.host:
-            return f"on {state.host}"
-    return state.message
-
-
-class Progress(NamedTuple):
+class CellProgress(NamedTuple):
     """How far a run is."""
 
     where: str
@@ -56,11 +37,11 @@ class Progress(NamedTuple):
     """Share of its updates; None while an epoch's length is not known."""
 
 
-def progress(folder: Path, experiment: Experiment) -> Progress:
+def progress(folder: Path, experiment: Experiment) -> CellProgress:
     """How far the run in a directory is, by the end of its metrics.jsonl."""
     lines = _tail(RunFolder(folder).metrics_file)
     if not lines:
-        return Progress("", "", None)
+        return CellProgress("", "", None)
     training, update = experiment.training, lines[-1]["update"]
     ends = [
         record["update"] / record["epoch"]
@@ -76,7 +57,7 @@ def progress(folder: Path, experiment: Experiment) -> Progress:
     for kind, name, label in (("train", "loss", "loss"), ("valid", "tf_loss", "tf_loss"), ("valid", "bleu", "BLEU")):
         last = next((r[name] for r in reversed(lines) if r["kind"] == kind and name in r), None)
         figures += [] if last is None else [f"{label} {last:{'.1f' if name == 'bleu' else '.3f'}}"]
-    return Progress(where, ", ".join(figures), min(1.0, update / min(limits)) if limits else None)
+    return CellProgress(where, ", ".join(figures), min(1.0, update / min(limits)) if limits else None)
 
 
 def _tail(path: Path) -> list[Record]:
@@ -96,7 +77,7 @@ def _tail(path: Path) -> list[Record]:
 
 
 def headline(folder: Path) -> str:
-    """The figure of a finished run that is looked at first: BLEU of its beam, or the first of another task's."""
+    """The figure of a finished run that is looked at first: BLEU of its beam, or another task's `main_figure`."""
     try:
         split, scores = RunFolder(folder).best_scores() or ("", {})
     except CheckpointError:
@@ -105,8 +86,9 @@ def headline(folder: Path) -> str:
     for name in sorted(decoded, key=lambda name: name == "greedy"):
         if "bleu" in decoded[name]:
             return f"BLEU {decoded[name]['bleu']['value']:.2f} ({name}, {split})"
-    for name, figure in scores.get("figures", {}).items():
-        return f"{name} {figure['value']:.3f} {figure.get('unit', '')}".strip()
+    if figures := scores.get("figures"):
+        name = main_figure(figures)
+        return f"{name} {figures[name]['value']:.3f} {figures[name].get('unit', '')}".strip()
     return ""
 
 
@@ -121,7 +103,7 @@ class View(contextlib.AbstractContextManager["View"]):
         """Ends."""
 
 
-class Lines(View):
+class GridLines(View):
     """One line per event, on stderr."""
 
     def __init__(self, plan: GridPlan) -> None:
@@ -138,7 +120,7 @@ class Lines(View):
         say(f"[{self._ended}/{len(self._plan.todo)}] {name}: {', '.join(filter(None, (what, more)))}")
 
 
-class Live(View):
+class GridLive(View):
     """A table that is drawn anew every second, on stderr."""
 
     def __init__(self, plan: GridPlan) -> None:
@@ -150,7 +132,7 @@ class Live(View):
         self._took: list[float] = []
         self._lock = threading.Lock()
         console = Console(stderr=True, highlight=False, emoji=False)
-        self._live = RichLive(console=console, get_renderable=self._table, refresh_per_second=1, transient=True)
+        self._live = Live(console=console, get_renderable=self._table, refresh_per_second=1, transient=True)
 
     def __call__(self, name: str, state: CellState) -> None:
         with self._lock:
@@ -162,7 +144,7 @@ class Live(View):
             elif name in self._began and state.status == CellStatus.DONE:
                 self._took.append(now - self._began[name])
 
-    def __enter__(self) -> "Live":
+    def __enter__(self) -> "GridLive":
         self._live.start()
         return self
 
@@ -170,7 +152,7 @@ class Live(View):
         """Takes the table away: `outcome_table` follows."""
         self._live.stop()
 
-    def _progress(self, name: str) -> Progress:
+    def _progress(self, name: str) -> CellProgress:
         return progress(self._plan.folder / name, self._experiments[name])
 
     def _table(self) -> RenderableType:
@@ -195,7 +177,7 @@ class Live(View):
             return "", headline(self._plan.folder / name), ""
         return reason(state), "", ""
 
-    def _running(self, found: Progress, state: CellState, left: float | None) -> tuple[str, str, str]:
+    def _running(self, found: CellProgress, state: CellState, left: float | None) -> tuple[str, str, str]:
         """The same of one that runs."""
         where = f"{found.where}: scoring" if found.share == 1.0 else found.where or reason(state)
         return where, found.figures, duration(left) if left else ""
@@ -220,8 +202,8 @@ class Live(View):
 
 
 def make_view(plan: GridPlan) -> View:
-    """Live where stderr is a terminal, else lines."""
-    return Live(plan) if sys.stderr.isatty() else Lines(plan)
+    """GridLive where stderr is a terminal, else lines."""
+    return GridLive(plan) if sys.stderr.isatty() else GridLines(plan)
 
 
 def once() -> Callable[[str], str]:

@@ -7,9 +7,9 @@ positions.py                      position tables
 attention.py, attention_figure.py what a model attends to
 """
 
-from repose.system.errors import ConfigError
+from repose.system.errors import MissingExtraError
 
 try:
     import matplotlib  # noqa: F401
 except ImportError as error:
-    raise ConfigError("pictures need matplotlib: pip install 'repose-nmt[plot]'") from error
+    raise MissingExtraError("pictures need matplotlib: pip install 'repose-nmt[plot]'") from error

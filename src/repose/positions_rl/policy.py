@@ -17,7 +17,7 @@ from repose.positions_rl import rewards, table
 from repose.positions_rl.rewards import REWARDS
 from repose.positions_rl.table import PositionTable
 from repose.system.device import one_thread
-from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, MissingExtraError, unknown
 from repose.system.files import locked_or_busy, write_json
 from repose.system.terminal import Say
 
@@ -101,7 +101,9 @@ def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
     random, spread = rewards.random_rewards(settings.shape, settings.reward)
     sinusoid = float(REWARDS[settings.reward](rewards.sinusoid(*settings.shape)))
     if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
-        raise ConfigError("learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'")
+        raise MissingExtraError(
+            "learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'"
+        )
     with WorkFolder.opened(work, settings.to_json()) as folder, one_thread():
         environments = _environments(settings, 1 / spread)
         sac = folder.resume(environments)

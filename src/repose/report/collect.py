@@ -16,10 +16,9 @@ from typing import Any, Literal
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.run_id import settings_in_id
 from repose.grids import manifest
-from repose.grids.cells import CellStatus
+from repose.grids.cells import CellStatus, reason
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
-from repose.grids.view import reason
 from repose.report.naming import (
     NamesBefore,
     corpora_apart,
@@ -264,9 +263,10 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
 
 
 def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, Manifest]], list[Path]]:
-    """The grids under `paths` with their folders, and the run directories that `_walk` meets beside them."""
-    grids: list[tuple[Path, Manifest]] = []
-    folders: list[Path] = []
+    """The grids under `paths` with their folders, and the run directories that `_walk` meets beside them; each once,
+    whatever paths lead to it."""
+    grids: dict[Path, tuple[Path, Manifest]] = {}
+    folders: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
             raise CheckpointError(_NO_FOLDER.format(path))
@@ -277,16 +277,16 @@ def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, 
                 problems.append(f"{error}.")
                 grid = None
             if grid is not None:
-                grids.append((folder, grid))
+                grids.setdefault(folder.resolve(), (folder, grid))
             elif RunFolder(folder).exists and RunFolder(folder).metrics_file.is_file():
-                folders.append(folder)
-    return grids, folders
+                folders.setdefault(folder.resolve(), folder)
+    return list(grids.values()), list(folders.values())
 
 
 def _others(folders: Iterable[Path], runs: Iterable[ReportRun]) -> list[Path]:
-    """Each folder once, without those of the runs."""
+    """The folders without those of the runs."""
     known = {run.folder.resolve() for run in runs}
-    return [folder for folder in dict.fromkeys(folders) if folder.resolve() not in known]
+    return [folder for folder in folders if folder.resolve() not in known]
 
 
 def _first_with_baseline(hints: Sequence[Mapping[str, Any]], read: Sequence[Sequence[ReportRun]]) -> slice:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _DRAWN_BY = ("train", "valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
 """Settings that say which sentences are held out."""
-_SEED = r"(?:[-_. ]?seed|[-_. ]s)[-_. ]?\d+"
+_SEED = r"(?:[-_. ]?seed|(?:^|[-_. ])s)[-_. ]?\d+"
 _NUMBER = rf"(?:{_SEED}|(?:[-_. ]?(?:run|trial))?[-_. ]?\d+)"
 _NOT_TWINS_BY = (SYSTEM, CORPUS)
 """Axes that twins need not agree in; they are compared on each corpus anyway."""

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from repose.report.content import Picture, Report, Table
-from repose.system.errors import ConfigError
+from repose.system.errors import MissingExtraError
 from repose.system.terminal import printable
 
 Pieces = tuple[tuple[str, bool], ...]
@@ -43,7 +43,7 @@ def _template() -> Any:
     try:
         import jinja2
     except ImportError as error:
-        raise ConfigError("a report as a page needs jinja2: pip install 'repose-nmt[report]'") from error
+        raise MissingExtraError("a report as a page needs jinja2: pip install 'repose-nmt[report]'") from error
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible
@@ -121,9 +121,11 @@ def _anchors(report: Report) -> Callable[[object], str]:
         parts += [(picture, f"picture-{picture.id}") for picture in section.pictures]
         parts += [(comparison, f"sentences-{comparison.id}") for comparison in section.comparisons]
         for part, wanted in parts:
-            plain = re.sub(r"\W+", "-", wanted.lower()).strip("-")
-            same = [name for name in names.values() if re.fullmatch(rf"{re.escape(plain)}(-\d+)?", name)]
-            names[id(part)] = f"{plain}-{len(same) + 1}" if same else plain
+            plain = name = re.sub(r"\W+", "-", wanted.lower()).strip("-")
+            number = 2
+            while name in names.values():
+                name, number = f"{plain}-{number}", number + 1
+            names[id(part)] = name
     return lambda part: names[id(part)]
 
 

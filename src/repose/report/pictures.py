@@ -5,7 +5,6 @@
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -27,7 +26,7 @@ from repose.plots.charts import (
 )
 from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
-from repose.report.content import Cell, Column, Picture, Table
+from repose.report.content import Cell, Column, Picture, Table, slugs
 from repose.report.tables_scores import beam_name, translation_score
 from repose.system.errors import ConfigError, unknown
 
@@ -71,9 +70,10 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
         others = [corpus for corpus in of_task.corpora if corpus not in alone]
         if len(of_task.on(others).groups) > FEW:  # not many on any of them, but not the same ones
             alone, others = list(of_task.corpora), []
+        names = slugs(of_task.corpora)
         for corpora in [others] * bool(others) + [[corpus] for corpus in alone]:
-            pieces = _named_task(task) + corpora * (corpora != others and len(of_task.corpora) > 1)
-            yield of_task.on(corpora), re.sub(r"[^\w.]+", "-", "".join(f"-{piece}" for piece in pieces))
+            named = [names[corpus] for corpus in corpora if corpora != others and len(of_task.corpora) > 1]
+            yield of_task.on(corpora), "".join(f"-{piece}" for piece in _named_task(task) + named)
 
 
 def _systems(part: RunSet) -> dict[str, DrawnSystem]:

@@ -27,7 +27,7 @@ from repose.report.pairs import (
     usual_run,
 )
 from repose.report.tables import scored_on
-from repose.runs.folder import RunFolder
+from repose.runs.folder import RunFolder, main_figure
 from repose.system.errors import DataError
 
 _SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are not of one evaluation
@@ -201,8 +201,7 @@ def _figures(system: ComparedSystem, name: str) -> list[float]:
 
 
 def first_figure(run: ReportRun) -> TaskFigure:
-    """The figure that a task is told by: the last of those in percent, which is the strictest, else the first."""
+    """The figure that a task is told by."""
     figures = (run.scores or {})["figures"]
-    percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
-    name = (percent or list(figures))[-1 if percent else 0]
+    name = main_figure(figures)
     return TaskFigure(name, str(figures[name]["unit"]).partition(" of ")[0])

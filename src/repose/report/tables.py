@@ -114,7 +114,7 @@ def over_seeds(runs: Sequence[ReportRun], figure: Figure) -> Spread | None:
 
 def number(value: float, digits: int) -> str:
     """A number as it is read: thousands apart, so many digits after the point, with a minus and no hyphen."""
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value:z,.{digits}f}".replace("-", "−")  # z: what rounds to nothing has no minus
 
 
 def shown(found: Spread, digits: int, expected: int | None = None) -> str:

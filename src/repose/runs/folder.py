@@ -378,6 +378,13 @@ def unfinished(model: Path) -> str | None:
     return f"the training of {run.path} is not over: its model may still change, and how it searches"
 
 
+def main_figure(figures: Mapping[str, Any]) -> str:
+    """The name of the figure that a task other than translation is told by: the last of those in percent, which is the
+    strictest, else the first. `figures`: as `scores.*.json` has them."""
+    percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
+    return percent[-1] if percent else next(iter(figures))
+
+
 def _free_running(split: str, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Of each decoding, the figures that free-running translations got."""
     decoded = scores.get("decoded")

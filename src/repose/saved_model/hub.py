@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from repose.system.errors import CheckpointError, ConfigError, HubError
+from repose.system.errors import CheckpointError, ConfigError, HubError, MissingExtraError
 
 FILES = (
     "config.json",
@@ -70,7 +70,7 @@ def fetch(name: str) -> Path:
         from huggingface_hub import constants, snapshot_download
         from huggingface_hub.errors import HFValidationError
     except ImportError as error:
-        raise ConfigError("models on a hub need huggingface_hub: pip install 'repose-nmt[hub]'") from error
+        raise MissingExtraError("models on a hub need huggingface_hub: pip install 'repose-nmt[hub]'") from error
     endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
     try:
         folder = snapshot_download(

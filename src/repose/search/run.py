@@ -16,6 +16,7 @@ from repose.search.file import Search
 from repose.search.study import NOTHING, Known, Spent, Study
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import locked_or_busy, writing
+from repose.system.helper import how_it_ended
 from repose.system.signals import stopping
 from repose.system.terminal import Say
 
@@ -171,8 +172,9 @@ class Searcher:
             self.say(f"trial {trial.number}: {state.message}")
         if state.status in (CellStatus.STOPPED, CellStatus.ELSEWHERE):
             return
-        ended = f"its process ended with code {state.exit_code}"
-        message = state.message or (ended if state.exit_code is not None else "it ended before its rung")
+        code = state.exit_code
+        ended = "it ended before its rung" if code is None else f"its process {how_it_ended(code)}"
+        message = state.message or ended
         if state.passing:
             self.say(f"trial {trial.number} ended: {message}: the same command resumes it")
             return

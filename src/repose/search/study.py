@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.file import to_json
 from repose.search.file import Search, Value
-from repose.system.errors import CheckpointError, ConfigError
+from repose.system.errors import CheckpointError, MissingExtraError
 
 if TYPE_CHECKING:
     import optuna
@@ -230,7 +230,7 @@ def _imported() -> Any:
     try:
         import optuna
     except ImportError as error:
-        raise ConfigError("searching needs Optuna: pip install 'repose-nmt[search]'") from error
+        raise MissingExtraError("searching needs Optuna: pip install 'repose-nmt[search]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, MissingExtraError
 
 CONNECT_SECONDS = 10.0
 """Seconds in which the head must take a connection."""
@@ -20,7 +20,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ConfigError("Ray is not installed: pip install 'repose-nmt[cluster]'") from error
+        raise MissingExtraError("Ray is not installed: pip install 'repose-nmt[cluster]'") from error
     return ray
 
 

@@ -50,16 +50,22 @@ def find_device(name: str, kinds: Sequence[str] = ("cpu", "cuda", "mps")) -> "to
     none."""
     import torch
 
+    check_device_name(name, kinds)
     kind, colon, index = name.partition(":")
-    if kind not in kinds or (colon and not (index.isascii() and index.isdecimal())):
-        if kind == "gpu":
-            of_mac = ", that of a Mac mps" if "mps" in kinds else ""
-            raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda{of_mac}")
-        raise DeviceError(unknown("device", name, kinds))
     counts = {"cpu": 1, "cuda": num_gpus(), "mps": int(torch.backends.mps.is_available())}
     if int(index or 0) >= counts[kind]:
         raise DeviceError(f"device {name!r} is not available, this machine has {_devices(counts[kind])}: use cpu")
     return torch.device(kind, int(index)) if colon else torch.device(kind)
+
+
+def check_device_name(name: str, kinds: Sequence[str]) -> None:
+    """Raises DeviceError for what is no name of a device of these kinds; whether this machine has it is not asked."""
+    kind, colon, index = name.partition(":")
+    if kind == "gpu":
+        of_mac = ", that of a Mac mps" if "mps" in kinds else ""
+        raise DeviceError(f"there is no device {name!r}: an NVIDIA or AMD GPU is cuda{of_mac}")
+    if kind not in kinds or (colon and (kind == "auto" or not (index.isascii() and index.isdecimal()))):
+        raise DeviceError(unknown("device", name, kinds))
 
 
 def num_gpus() -> int:

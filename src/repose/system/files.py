@@ -249,7 +249,8 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error.filename, str) and not error.filename.startswith(str(path.parent)):
+        about = error.filename
+        if isinstance(about, str) and not Path(about).absolute().is_relative_to(path.parent.absolute()):
             raise  # something that the block read
         raise WriteError(
             f"{path} cannot be written ({error.strerror or error}): make room, or choose a place that can be written to"
