@@ -405,6 +405,7 @@ def test_defaults_of_torch_change_nothing(
         ([5, 3], r"a target has the ids \[5, 3\], but needs START and one more"),
         ([2, 0, 3], r"padding in it \(id 0\): leave it out"),
         ([2, "ab"], "a target is a list of the ids"),
+        (["a", "b"], "a target is a list of the ids"),
         (None, "a target is a list of the ids"),
         ([2, -1, 3], "id -1 is not in the target vocabulary of 272 tokens"),
         ([2, 272, 3], "id 272 is not in the target vocabulary of 272 tokens"),

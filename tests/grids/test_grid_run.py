@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -251,6 +252,26 @@ def test_finished_cells_stay_in_the_manifest_when_the_file_changes(trial: Grid, 
     assert outcome.exit_code == 1
     assert all("has other settings or other data" in entry.state.message for entry in outcome.entries)
     assert entries(out / "trial") == before
+
+
+def test_a_cell_that_has_another_name_by_now_is_not_left_out(trial: Grid, tmp_path: Path) -> None:
+    out, said = tmp_path / "runs", list[str]()
+    go(plan(trial, out), Backend(trial))
+    grid = again(tmp_path)
+    cells = tuple(replace(cell, name=cell.name.replace("baseline", "plain")) for cell in grid.cells)
+    found = make_plan(replace(grid, cells=cells), out, only=["plain-s0"], say=said.append)
+    assert [(entry.name, entry.folder) for entry in found.chosen] == [("plain-s0", "baseline-s0")]
+    assert [text for text in said if "leaves out" in text] == [
+        "its report leaves out 1 finished cell that this call does not name, such as baseline-s1: to have them in it, "
+        "name all seeds and values at once"
+    ]  # the call is not about that one, whose run id is not known
+
+
+def test_a_cell_that_was_removed_begins_with_no_seconds(trial: Grid, tmp_path: Path) -> None:
+    go(plan(trial, tmp_path), Backend(trial))
+    manifest.update(tmp_path / "trial", NAMES[0], seconds=700.0)
+    shutil.rmtree(tmp_path / "trial" / NAMES[0])
+    assert (go(plan(trial, tmp_path), Backend(trial)).entries[0].seconds or 0.0) < 700.0
 
 
 def test_finished_cells_that_a_call_does_not_name_are_told(trial: Grid, tmp_path: Path) -> None:
@@ -542,6 +563,23 @@ def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
     assert [entry.seconds is None for entry in outcome.entries] == [True, True, False, False]  # those are the other's
     assert outcome.entries[0].state.message == f"process {os.getpid()} on {socket.gethostname()}"
     assert outcome.exit_code == 3
+
+
+def test_what_failed_here_and_another_process_has_taken_up_counts(trial: Grid, tmp_path: Path) -> None:
+    class Failing(Backend):
+        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
+            super().run(jobs, tell, stop)
+            go(plan(trial, tmp_path, only=[NAMES[0]]), Backend(trial))
+
+    unlucky = dict.fromkeys(NAMES[:2], failed("the loss is no number"))
+    outcome = go(plan(trial, tmp_path), Failing(trial, ends=unlucky))
+    assert [entry.status for entry in outcome.entries] == ["done", "failed", "done", "done"]
+    lock = tmp_path / "trial" / NAMES[1] / LOCK
+    with locked_or_busy(lock, ""):
+        later = plan(trial, tmp_path)
+        book = grid_run.Book(replace(later, chosen=outcome.entries), lambda *_: None)
+        book.look_again(replace(later, todo=outcome.entries))
+    assert book.entries[NAMES[1]].status == CellStatus.ELSEWHERE
 
 
 def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from repose.report.collect import read_runs
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
-from repose.report.tables_settings import check_table, settings_table
+from repose.report.tables_settings import check_table, mixed_code, settings_table
 from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
 
 FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
@@ -44,6 +44,24 @@ def test_a_setting_may_differ_by_corpus_and_data_by_system(make_run: Any, make_g
     found = lines(tmp_path)
     assert found["x", "length of the training"] == "epochs 2 on de; 1 on fr"
     assert found["fr", "data of y"] == "train: 9 pairs"
+
+
+def test_runs_that_were_begun_with_unlike_code_are_told(make_run: Any, tmp_path: Path) -> None:
+    for name, version, code in (
+        ("x-s0", "1", "old"),
+        ("x-s1", "1", "new"),
+        ("y-s0", "1", "old"),
+        ("z-s0", "2", "other"),
+    ):
+        config = make_run(name, [2.0], seed=int(name[-1])) / "config.json"
+        versions = {"repose": version, "code": code}
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"versions": versions}))
+    runs = read_runs([tmp_path]).runs
+    assert mixed_code(runs) == [
+        "repose/model or repose/training was changed between these runs, begun with old (such as x-s0) and new (such as "
+        "x-s1): if the change alters what they compute, train the others anew."
+    ]
+    assert mixed_code([run for run in runs if run.name != "x-s1"]) == []  # another version says so itself
 
 
 def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: Any, tmp_path: Path) -> None:

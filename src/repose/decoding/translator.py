@@ -467,7 +467,10 @@ def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_le
             raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
         _check_ids(targets, max_length=max_length, vocab_size=vocab_size)
     except TypeError:
-        raise DataError("a target is a list of the ids of its tokens, from START to END: `score` takes texts") from None
+        raise DataError(
+            "a target is a list of the ids of its tokens, from START to END, as `tgt_tokenizer.encode` gives them: "
+            "`score` takes texts"
+        ) from None
 
 
 def _check_ids(targets: Sequence[Sequence[int]], *, max_length: int, vocab_size: int) -> None:
@@ -477,6 +480,8 @@ def _check_ids(targets: Sequence[Sequence[int]], *, max_length: int, vocab_size:
             f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"
         )
     for target in targets:
+        if any(isinstance(token, str) for token in target):
+            raise TypeError
         if len(target) < 2 or target[0] != START:
             raise DataError(f"a target has the ids {list(target)}, but needs START and one more at least")
         if PAD in target:

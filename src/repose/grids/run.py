@@ -113,7 +113,7 @@ def make_plan(
         seen = {entry.name: _kept(entry, known, folder, blocked) for entry in mine}
         rest = {cell.name: unseen(cell, folder, known) for cell in grid.cells if cell.name not in seen}
         manifest.write(folder, grid, seen, known, rest=rest)
-        _say_left_out(grid, known, say)
+        _say_left_out(grid, seen | rest, known, say)
     _say_other_code(mine, folder, say)
     open_ = {CellStatus.WAITING, CellStatus.STOPPED, *([CellStatus.FAILED] if retry_failed else [])}
     todo = tuple(entry for entry in mine if entry.status in open_ and entry.name not in blocked)
@@ -127,10 +127,12 @@ def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Colle
     return before if entry.name in blocked and before is not None and is_finished(folder, before) else entry
 
 
-def _say_left_out(grid: Grid, known: Mapping[str, Entry], say: Say) -> None:
-    """Say which finished cells the grid had and has no more, as where other seeds were asked for."""
-    names = {cell.name for cell in grid.cells}
-    gone = [entry.name for entry in known.values() if entry.name not in names and entry.status == CellStatus.DONE]
+def _say_left_out(grid: Grid, now: Mapping[str, Entry], known: Mapping[str, Entry], say: Say) -> None:
+    """Say which finished cells the grid had and has no more, as where other seeds were asked for. One that has another
+    name by now is still there."""
+    names, runs = {cell.name for cell in grid.cells}, {entry.run_id for entry in now.values()}
+    done = [entry for entry in known.values() if entry.status == CellStatus.DONE]
+    gone = [entry.name for entry in done if entry.name not in names and entry.run_id not in runs]
     if gone:
         say(
             f"its report leaves out {counted(len(gone), 'finished cell')} that this call does not name, such as "
@@ -180,17 +182,23 @@ class Book:
                 self._watch(name, state)
 
     def look_again(self, plan: GridPlan) -> None:
-        """Enters how cells ended that other processes were at work on, or that finished as they were asked to stop."""
-        unsure = (CellStatus.ELSEWHERE, CellStatus.STOPPED)
-        theirs = [plan.cell(entry) for entry in self.entries.values() if entry.status in unsure]
+        """Enters how cells ended that other processes were at work on, maybe after they had failed here, or that
+        finished as they were asked to stop."""
+        unsure, ran = (CellStatus.ELSEWHERE, CellStatus.STOPPED), {entry.name for entry in plan.todo}
+        theirs = [
+            plan.cell(entry)
+            for entry in self.entries.values()
+            if entry.status in unsure or (entry.status == CellStatus.FAILED and entry.name in ran)
+        ]
         if not theirs:
             return
         try:
             known = manifest.known_entries(plan.folder)
             entries, _ = look(theirs, plan.identities, plan.folder, known)
             for entry in entries:
-                if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
+                if entry.status in (CellStatus.DONE, CellStatus.FAILED, CellStatus.ELSEWHERE):
                     self.entries[entry.name] = entry
+                if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
                     manifest.update(plan.folder, entry.name, missing=entry, state=entry.state, folder=entry.folder)
         except ReposeError as error:
             self.note = str(error)

@@ -108,7 +108,8 @@ def look(
         entry = replace(entry, run_id=identity.run_id)
         before = before if before is not None and before.run_id == identity.run_id else None
         state = _here(folder / cell.name, cell.experiment, identity)
-        entry = replace(entry, state=state, seconds=before.seconds if before is not None else None)
+        kept = before is not None and RunFolder(folder / cell.name).exists  # and not removed, to be trained anew
+        entry = replace(entry, state=state, seconds=before.seconds if before is not None and kept else None)
         if state.status not in (CellStatus.DONE, CellStatus.ELSEWHERE):
             finished = finished_runs(folder.parent) if finished is None else finished
             others = (path for path in finished.get(identity.run_id, ()) if path != folder / cell.name)
@@ -163,7 +164,7 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
     if not _measured_alike(theirs, experiment, identity):
         return _failed(
             f"{folder} holds this training with other scores (its test set, decoding or training.bleu_* settings "
-            "differ): choose another --out, or move that folder away"
+            "differ): `repose evaluate` scores its model in other ways, another --out trains it anew"
         )
     done = _scored(run, identity.split) == identity.run_id
     return CellState(status=CellStatus.DONE if done else CellStatus.STOPPED)

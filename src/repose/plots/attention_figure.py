@@ -188,7 +188,7 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
     top = height + 0.3
     entropy_axes = place(figure, 0.5, top, 2.6, _CHART)
     _chart(entropy_axes, readings, kind, "normalised_entropy", "row entropy / ln(keys)")
-    entropy_axes.legend(loc="best")
+    entropy_axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), handlelength=1)
     if kind != "cross":
         _chart(place(figure, 4.0, top, 2.6, _CHART), readings, kind, "diagonal", "weight of a token on itself")
     return figure

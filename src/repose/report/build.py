@@ -11,7 +11,7 @@ from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
-from repose.report.tables_settings import check_table, settings_table
+from repose.report.tables_settings import check_table, mixed_code, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
 from repose.report.verdict import main_picture, verdict
 from repose.system.errors import ReposeError
@@ -100,7 +100,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
     failed = list(dict.fromkeys(run.group for run in runs.runs if run.failed_checks and not run.looks_ahead))
     systems = {(run.group, run.corpus) for run in runs.runs if run.done}
     single = [system for system in systems if len(runs.done(*system)) == 1]
-    found = unlike(runs.runs)
+    found = [*unlike(runs.runs), *mixed_code(runs.runs)]
     if ahead:
         found.append(
             f"{', '.join(ahead)}: the decoder sees the tokens that it is to predict. Losses, perplexities and "

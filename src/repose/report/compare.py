@@ -12,7 +12,7 @@ from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import method_of, read_runs
 from repose.report.pairs import GREEDY, Pair, Remarks, left_out, small_sets
 from repose.report.significance import notes_of, systems_of
-from repose.report.tables_settings import confounded
+from repose.report.tables_settings import confounded, mixed_code
 from repose.report.translations import decoding_of
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
@@ -102,7 +102,8 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     resampled = (resample(side.statistics, metric) for side in (system, other))
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
     tested = compare_resampled(*resampled), welch(scores, others)
-    notes = confounded(system.runs, other.runs), *notes_of(pair), *small_sets({system.corpus: number}, "sentences")
+    notes = [confounded(system.runs, other.runs), *mixed_code([*system.runs, *other.runs]), *notes_of(pair)]
+    notes += small_sets({system.corpus: number}, "sentences")
     return Comparison(metric, decoding, number, tuple(scores), tuple(others), *tested, tuple(filter(None, notes)))
 
 

@@ -3,6 +3,7 @@
 And what was found in their corpora.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import TypeAlias
@@ -135,6 +136,24 @@ def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     """The sentence of a note on a system whose settings of training are not those of the system it stands beside."""
     found = differences(runs, others)
     return f"Other settings than {others[0].group}, beside the architecture: {found}." if found else ""
+
+
+def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
+    """A sentence where runs of one version of the program were begun with unlike code, as one who tries an equation may
+    do without noticing: settings do not tell it."""
+    begun: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        if code := run.config.versions.get("code"):
+            begun.setdefault((run.config.versions.get("repose", ""), code), []).append(run.name)
+    versions = Counter(version for version, _ in begun)
+    unlike = [f"{code} (such as {names[0]})" for (version, code), names in begun.items() if versions[version] > 1]
+    if not unlike:
+        return []
+    which = ", ".join(unlike[:-1]) + f" and {unlike[-1]}"
+    return [
+        f"repose/model or repose/training was changed between these runs, begun with {which}: if the change alters "
+        "what they compute, train the others anew."
+    ]
 
 
 def _settings(run: ReportRun) -> dict[Name, Hashable]:

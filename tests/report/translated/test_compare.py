@@ -42,6 +42,12 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert notes[0].startswith("Other settings than tales-base-s0, beside the architecture: ")
     assert "learning_rate 0.25 against" in notes[0]
     assert "below 1 BLEU" in repose.compare(bad, made.add("worse", wrong=1.0)).notes[0]
+    for folder, code in ((folders["base"][0], "a" * 12), (folders["good"][0], "b" * 12)):
+        config = json.loads((folder / "config.json").read_text())
+        config["versions"] = {"repose": "0.1.0", "code": code}
+        (folder / "config.json").write_text(json.dumps(config))
+    (note,) = repose.compare(folders["good"][0], folders["base"][0]).notes
+    assert note.startswith("repose/model or repose/training was changed between these runs, begun with bbbbbbbbbbbb ")
 
 
 def test_what_cannot_be_compared_is_told(made: Any) -> None:
