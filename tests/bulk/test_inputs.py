@@ -70,7 +70,11 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
         ("a\tA\n", ("src", "foo"), r"in\.tsv names no column 'src' \(present: 'a', 'A'\): give another --src-field"),
         ("DE\tfoo\n", ("de", "en"), r"in\.tsv, line 1: there is no field 'en' \(present: 'DE', 'foo'\)"),
         ("src\tenglish\na\tA\n", ("src", "tgt"), r"in\.tsv, line 1: there is no field 'tgt'"),
-        ("1\ta\tA\n2\tB\n", ("src", "tgt"), r"in\.tsv, line 1: 3 columns instead of 2: cut out"),
+        (
+            "1\ta\tA\n2\tB\n",
+            ("src", "tgt"),
+            r"in\.tsv, line 1: 3 columns instead of 2 \(1: '1', 2: 'a', 3: 'A'\): cut out",
+        ),
         ("a\nb\n", ("src", "tgt"), r"in\.tsv has not two columns but 1: give lines"),
         ("src\ttgt\n", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
         ("src\ttgt", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),

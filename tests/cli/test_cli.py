@@ -759,6 +759,14 @@ def test_the_direction_of_a_memory_is_told_or_asked_for(run: Run, trained: Path,
     assert run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1, *named)[0] == 0
 
 
+def test_init_refuses_a_corpus_that_train_refuses(run: Run, tmp_path: Path) -> None:
+    """Whose recipe could not be chosen."""
+    (tmp_path / "x.tsv").write_text("a\tb\tc\n" * 9, encoding="utf-8")
+    code, _, err = run("init", tmp_path / "x.tsv", "--out", tmp_path / "n.toml")
+    assert (code, "3 columns instead of 2" in err) == (1, True), err
+    assert not (tmp_path / "n.toml").exists()
+
+
 def test_prepare_and_init_take_the_sets_that_train_takes(run: Run, tmp_path: Path) -> None:
     pairs = phrasebook.read()["train"][:90]
     for name, first in (("all", 0), ("valid", 60), ("test", 70), ("more", 80)):

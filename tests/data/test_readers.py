@@ -1,6 +1,7 @@
 """Readers: every kind of file, and what hostile files do."""
 
 import builtins
+import bz2
 import csv
 import errno
 import gzip
@@ -416,6 +417,51 @@ def test_tables_of_spreadsheets_that_say_more_or_less_than_needed(tmp_path):
     assert len(read([tmp_path / "a.csv"], src_field="deutsch", tgt_field="englisch")[0]) == 50
     (tmp_path / "a.csv").write_bytes(b"A man, running\nA dog\nTwo men\n")
     fails([tmp_path / "a.csv"], "a.csv is no table: its first lines do not have equally many cells")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+def test_columns_that_languages_name_may_stand_in_either_order(tmp_path, ending):
+    file = tmp_path / f"talks.de-en{ending}"
+    by = "," if ending == ".csv" else "\t"
+    file.write_text(f"English{by}German\none{by}eins\n", encoding="utf-8")
+    for languages, pair in (
+        (("de", "en"), ("eins", "one")),
+        (("deu", "eng_Latn"), ("eins", "one")),
+        (("de", "und"), ("eins", "one")),
+        (("en", "de"), ("one", "eins")),
+        (("und", "und"), ("one", "eins")),
+        (("de", "fr"), ("one", "eins")),  # of which nobody knows what it is meant to be
+    ):
+        reader = PairReader([file], languages=languages)
+        assert list(reader) == [pair]
+        assert reader.columns == (("German", "English") if pair[0] == "eins" else ("English", "German"))
+
+
+def test_a_space_before_a_quotation_mark_is_none_of_the_cell(tmp_path):
+    file = tmp_path / "a.csv"
+    rows = [("a, b", 'say "c"'), ("d", "e"), ("f", "g, h")]
+    quoted = [[cell.replace('"', '""') for cell in row] for row in rows]
+    file.write_text("".join(f'"{a}", "{b}"\n' for a, b in quoted), encoding="utf-8")
+    assert read([file])[0] == rows
+    file.write_text("a, b\nc, d\n", encoding="utf-8")
+    assert read([file])[0] == [("a", " b"), ("c", " d")]
+
+
+@pytest.mark.parametrize("name", ["film.srt", "texts.json", "app.xlf.gz"])
+def test_lines_of_files_with_more_than_sentences_are_no_pairs(tmp_path, name):
+    for path in (tmp_path / f"de.{name}", tmp_path / f"en.{name}"):
+        path.write_text("1\n", encoding="utf-8")
+    fails([tmp_path / f"de.{name}", tmp_path / f"en.{name}"], "file, with more than sentences in it")
+
+
+def test_packed_files_without_their_ending_are_told(corpus):
+    for data, sentence in (
+        (gzip.compress(b"a\n"), "a.src is packed by gzip: rename it to a.src.gz"),
+        (lzma.compress(b"a\n"), "a.src is packed by xz: rename it to a.src.xz"),
+        (bz2.compress(b"a\n"), "a.src is packed by bzip2: unpack it"),
+        ("a\n".encode("utf-32"), "a.src is in UTF-32: save it in UTF-8, or with `iconv -f utf-32 "),
+    ):
+        fails(corpus(data, b"a\n"), sentence)
 
 
 def test_empty_cells_of_the_first_row_are_none_where_others_fill_them(tmp_path):

@@ -132,6 +132,13 @@ def test_two_variants_of_one_language_have_to_be_chosen_from(tmx):
     refused(tmx(unit(two)), "has texts in 'pt-PT', 'pt-BR'", languages=("und", "pt"))
 
 
+def test_codes_of_two_letters_and_of_three_are_one_language(tmx):
+    path = tmx(unit({"en-GB": "one", "de": "eins"}), unit({"eng": "two", "deu": "zwei"}))
+    pairs = [("one", "eins"), ("two", "zwei")]
+    assert read(path)[0] == pairs
+    assert read(path, languages=("deu", "eng"))[0] == [pair[::-1] for pair in pairs]
+
+
 def test_names_of_columns_are_no_languages(tmx):
     """As a run has them that was trained on a table, and is measured on a memory."""
     columns = {"src_field": "Portuguese", "tgt_field": "English"}

@@ -58,8 +58,8 @@ def test_runs_that_were_begun_with_unlike_code_are_told(make_run: Any, tmp_path:
         config.write_text(json.dumps(json.loads(config.read_text()) | {"versions": versions}))
     runs = read_runs([tmp_path]).runs
     assert mixed_code(runs) == [
-        "repose/model or repose/training was changed between these runs, begun with old (such as x-s0) and new (such as "
-        "x-s1): if the change alters what they compute, train the others anew."
+        "repose/model or repose/training was changed between these runs, begun with old (such as x-s0) and new (such "
+        "as x-s1): if the change alters what they compute, train the others anew."
     ]
     assert mixed_code([run for run in runs if run.name != "x-s1"]) == []  # another version says so itself
 

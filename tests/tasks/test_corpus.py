@@ -26,7 +26,7 @@ from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
 from repose.tasks.corpus import CorpusData, prepare_corpus, text_of
-from repose.tasks.corpus_files import direction_of, files_of
+from repose.tasks.corpus_files import direction_of, files_of, reader_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
 
@@ -255,6 +255,29 @@ def test_held_out_validation_pairs_are_none_of_the_test_set(tmp_path: Path) -> N
     found = sources(prepared({**names, "held_out_valid": 20}))
     assert len(found["valid"]) == 20
     assert not set(found["valid"]) & set(found["test"])
+
+
+def test_sets_whose_names_say_that_they_are_the_wrong_way_round(tmp_path: Path) -> None:
+    files = {name: str(tmp_path / name) for name in ("c.de", "c.en", "v.deu", "v.eng")}
+    for name, path in files.items():
+        Path(path).write_text("".join(f"{name} {n}\n" for n in range(20)), encoding="utf-8")
+    train, valid = (files["c.de"], files["c.en"]), (files["v.deu"], files["v.eng"])
+    assert prepared({"train": train, "valid": valid, "held_out_test": 1})
+    for split in ("valid", "test"):
+        with pytest.raises(ConfigError, match=r"v\.eng and .*v\.deu seem to be named the wrong way round, since"):
+            prepared({"train": train, split: valid[::-1], "held_out_test": None})
+
+
+def test_tables_are_read_in_the_languages_of_the_corpus(tmp_path: Path) -> None:
+    """Whatever the order of their columns, in the corpus and in a set of it."""
+    for name, first, second in (("talks.de-en.tsv", "English", "German"), ("v.tsv", "German", "English")):
+        rows = (f"{first} {n}\t{second} {n}" for n in range(20))
+        (tmp_path / name).write_text("\n".join([f"{first}\t{second}", *rows]) + "\n", encoding="utf-8")
+    sets = {"train": (str(tmp_path / "talks.de-en.tsv"),), "valid": (str(tmp_path / "v.tsv"),)}
+    for src, tgt, pair in (("de", "en", ("German 0", "English 0")), ("en", "de", ("English 0", "German 0"))):
+        corpus = CorpusConfig(**sets, src_lang=src, tgt_lang=tgt)
+        for split, files in sets.items():
+            assert next(iter(reader_of(corpus, [Path(files[0])], split))) == pair
 
 
 def test_a_language_that_is_set_goes_with_what_names_say_of_the_other(tmp_path: Path) -> None:
@@ -524,7 +547,7 @@ def tmx(path: Path, own: str, **texts: str) -> str:
 
 def test_a_memory_beside_text_needs_languages(tmp_path: Path, files: dict[str, Any]) -> None:
     corpus = files | {"valid": (tmx(tmp_path / "v.tmx", "de", en="one", de="eins"),), "test": ()}
-    with pytest.raises(ConfigError, match=r"v\.tmx is read in the languages of the corpus: set corpus\.src_lang and"):
+    with pytest.raises(ConfigError, match=r"v\.tmx is read in the languages of the corpus: say which"):
         prepared(corpus)
     data = prepared(corpus | {"src_lang": "en", "tgt_lang": "de"})
     assert data.text("valid")[0][0] == "one 0"

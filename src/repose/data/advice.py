@@ -63,8 +63,8 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.QUOTED: (
         "Quoted as by a spreadsheet",
-        'Save it without quoting, or take the quotes away (csv.reader(file, delimiter="\\t") in Python): a model '
-        'learns to write them, and "" for each one inside.',
+        "Rename a table to .csv, in which quotes are read as such (tabs between columns are recognised), or take them "
+        'away from text files: a model learns to write them, and "" for each one inside.',
     ),
     Kind.TOKENISED: (
         "Tokenised already: spaces separate words from punctuation",

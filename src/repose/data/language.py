@@ -84,6 +84,19 @@ def base_code(code: str) -> str:
     return re.split("[-_]", code.lower())[0]
 
 
+def short_code(code: str) -> str:
+    """The language of a code as `base_code` gives it, by its two letters where it has such: "pt" of "por_Latn"."""
+    return _short_codes().get(base_code(code), base_code(code))
+
+
+@cache
+def _short_codes() -> dict[str, str]:
+    short: dict[str, str] = {}
+    for code, name in sorted(_names().items(), key=lambda entry: len(entry[0])):
+        short.setdefault(name, code)
+    return {code: short[name] for code, name in _names().items()}
+
+
 def is_language(code: str) -> bool:
     """Whether a code is one that is known here."""
     return base_code(code) in _names()

@@ -18,6 +18,13 @@ PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
 """How files are unpacked, by the endings of their names."""
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 """How zip files begin, as those of Word, Excel and LibreOffice are, and files of the programs before them."""
+_PACKERS = {
+    b"\x1f\x8b": "gzip: rename it to {}.gz",
+    b"\xfd7zXZ\0": "xz: rename it to {}.xz",
+    b"BZh91AY&SY": "bzip2: unpack it",
+}
+"""How files begin that a program has packed, which it is, and what to do."""
+_ENCODINGS = "cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, gb18030, cp932 or cp949"
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
@@ -66,6 +73,10 @@ class LineReader:
                     ended = _skip_line(file)
                 if self.num_lines == 1 and line.startswith(_OFFICE):
                     raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
+                if self.num_lines == 1 and (packed := next(filter(line.startswith, _PACKERS), b"")):
+                    raise DataError(f"{self.path} is packed by {_PACKERS[packed].format(self.path.name)}")
+                if self.num_lines == 1 and line.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+                    raise DataError(f"{self.path} is in UTF-32: save it in UTF-8{self._by_iconv('utf-32')}")
                 if self.num_lines == 1 and (order := order_of_utf_16(line)):
                     raise self._in_utf_16(order)
                 if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
@@ -79,7 +90,7 @@ class LineReader:
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
                         f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
-                        f"{self._by_iconv('ENCODING', ', where ENCODING is cp1252, for instance')}"
+                        f"{self._by_iconv('ENCODING', f', where ENCODING is, for instance, {_ENCODINGS}')}"
                     ) from error
 
     def _in_utf_16(self, order: str = "") -> DataError:

@@ -50,8 +50,9 @@ class PairReader:
     (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet (see `flat`) and a TSV or CSV file whose
     first line names its columns; without such a line it has two columns, source and target. Lines with more or fewer
     are left out; a first line with more is refused. TSV has no quoting; the cells of CSV stand between commas,
-    semicolons or tabs, as the first lines show. In TMX, the fields are languages, such as "pt" and "en"; with their
-    usual names, the languages are `languages`, or where these are not stated, those of the first file's first units.
+    semicolons or tabs, as the first lines show; columns that are called by the `languages` may stand in either order.
+    In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages are `languages`, or
+    where these are not stated, those of the first file's first units.
 
     Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
     what is wrong inside, `UnequalLinesError` at the end of two files with different numbers of lines. Raises
@@ -112,7 +113,7 @@ class PairReader:
         if self._format not in ("tsv", "csv"):
             return self._fields
         counts, pairs_of = Counts(), {"tsv": tsv_pairs, "csv": csv_pairs}[self._format]
-        next(pairs_of(self.files[0], self._fields, counts), None)  # by which the first line is known
+        next(pairs_of(self.files[0], self._fields, self._languages, counts), None)  # which reads the first line
         return counts.columns or self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -151,9 +152,9 @@ class PairReader:
             case "text":
                 return _aligned(self.files[0], self.files[1], self.counts)
             case "tsv":
-                return tsv_pairs(self.files[0], self._fields, self.counts)
+                return tsv_pairs(self.files[0], self._fields, self._languages, self.counts)
             case "csv":
-                return csv_pairs(self.files[0], self._fields, self.counts)
+                return csv_pairs(self.files[0], self._fields, self._languages, self.counts)
             case "jsonl":
                 return chain.from_iterable(_jsonl(path, self._fields, self.counts) for path in self.files)
             case "tmx":
@@ -195,6 +196,11 @@ def unpacked(path: PurePath) -> PurePath:
 
 
 _OFFICE = (".xlsx", ".xls", ".ods", ".docx", ".doc", ".odt")
+_MARKED_UP = (
+    *(".srt", ".vtt", ".ass", ".sbv", ".json", ".po", ".pot", ".xlf", ".xliff"),
+    *(".xml", ".html", ".htm", ".sgm", ".sgml", ".yml", ".yaml", ".resx", ".strings"),
+)
+"""Endings of files whose lines are no sentences."""
 _ONE_AFTER_THE_OTHER = ("jsonl", "parquet", "tmx")
 """Kinds of which a corpus may have several files; two TSV or CSV files are taken for aligned ones."""
 
@@ -217,6 +223,11 @@ def _format(files: Sequence[Path]) -> str:
                 "two aligned text files with other endings, such as .txt"
             )
         case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
+            if marked := next((path for path in files if unpacked(path).suffix.lower() in _MARKED_UP), None):
+                raise DataError(
+                    f"{marked} is a {unpacked(marked).suffix} file, with more than sentences in it: write these into "
+                    "a text file, one per line"
+                )
             return "text"
         case [_, _]:
             raise DataError(
@@ -233,7 +244,7 @@ def _other_name(path: Path) -> str:
     """What to do about a file that is alone, where its name or its first line shows what it is."""
     if path.suffix.lower() in _OFFICE:
         return f"; {AS_TEXT}"
-    with suppress(DataError):  # as reading the file will say
+    with suppress(DataError):
         if path.is_file() and "\t" in (next(iter(LineReader(path, MAX_BYTES)), "") or ""):
             return f"; its first line has a tab, so rename it to {unpacked(path).stem}.tsv if it is a table"
     return ""

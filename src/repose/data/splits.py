@@ -104,10 +104,11 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
             f"all {num_pairs:,} sentence pairs are the same, so none can be held out: name validation and test files"
         )
     if num_eligible < wanted:
+        fewer = "hold out fewer (corpus.held_out_valid, corpus.held_out_test), or " * (num_eligible > 0)
         raise DataError(
             f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only {num_eligible:,} different "
-            "ones share neither source nor target with another or with the files of the other set: hold out fewer or "
-            "name validation and test files"
+            "ones share neither source nor target with another or with the files of the other set: "
+            f"{fewer}name validation and test files"
         )
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from repose.data.language import names_language
+from repose.data.language import UNKNOWN, code_of, names_language, short_code
 from repose.data.lines import LineReader
 from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Pair, Row
 from repose.system.errors import DataError
@@ -33,11 +33,14 @@ TWO_COLUMNS = (0, 1, 2)
 """`table_columns` where no first line names them."""
 
 
-def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str) -> tuple[tuple[int, int, int], bool]:
+def table_columns(
+    first: Sequence[str], fields: Sequence[str], path: Path | str, languages: Pair = (UNKNOWN, UNKNOWN)
+) -> tuple[tuple[int, int, int], bool]:
     """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
 
     Names are the two fields', or those of two languages, or words for source and target where there is nothing else.
-    Raises DataError where that names one of the fields alone, or there are more than two columns without names."""
+    Columns that are called by source and target language, `languages`, are these in either order. Raises DataError
+    where the line names one of the fields alone, or there are more than two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     if src in names and tgt in names:
         if twice := [name for name in (src, tgt) if names.count(name) > 1]:
@@ -45,13 +48,15 @@ def table_columns(first: Sequence[str], fields: Sequence[str], path: Path | str)
         return (names.index(src), names.index(tgt), len(names)), True
     are_names = len(first) == 2 and names_columns((first[0], first[1]))
     if are_names and tuple(fields) == FIELDS:
-        return (1, 0, 2) if (names[1], names[0]) in _SIDES else TWO_COLUMNS, True
+        swapped = (names[1], names[0]) in _SIDES or _are_reversed(names, languages)
+        return (1, 0, 2) if swapped else TWO_COLUMNS, True
     if (absent := _absent(fields, first)) != [*fields] or are_names:
         raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
     if len(first) > 2:
-        cut = f" (columns 1 and {len(first)}: `cut -f1,{len(first)} {quoted(path)} > pairs.tsv`)"
+        cells = ", ".join(f"{place}: {cell.strip()[:20]!r}" for place, cell in enumerate(first[:9], 1))
+        cut = f", such as columns 1 and 2 by `cut -f1,2 {quoted(path)} > pairs.tsv`"
         raise DataError(
-            f"{path}, line 1: {len(first)} columns instead of 2: cut out source and target"
+            f"{path}, line 1: {len(first)} columns instead of 2 ({cells}): cut out source and target"
             f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or begin "
             f"with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so "
             f"by other names, {NAME_BOTH}"
@@ -73,6 +78,13 @@ _SIDES = (
 """Other names of two columns, the source's first; a file may have them in either order."""
 
 
+def _are_reversed(names: Sequence[str], languages: Pair) -> bool:
+    """Whether two columns' names are those of target and source language, as far as these are known."""
+    src, tgt = (short_code(code_of(name)) for name in names)
+    known = [(short_code(of), code) for of, code in zip(languages, (tgt, src), strict=True) if of != UNKNOWN]
+    return src != tgt and bool(known) and all(one == other for one, other in known)
+
+
 def names_columns(pair: Pair) -> bool:
     """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
     src, tgt = map(plain_name, pair)
@@ -89,31 +101,32 @@ def plain_name(name: str) -> str:
     return name.strip().strip('"').strip().casefold()
 
 
-def tsv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
+def tsv_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
     """The pairs of lines whose columns are separated by tabs, without quoting. Raises DataError."""
     reader = LineReader(path, 2 * MAX_BYTES + 1)
     records = (None if line is None else line.split("\t") if line else [] for line in reader)
-    yield from _pairs(records, "\t", fields, path, counts)
+    yield from _pairs(records, "\t", fields, languages, path, counts)
     note_lines(reader, counts)
 
 
-def csv_pairs(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
+def csv_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
     """The pairs of a spreadsheet's records, in whose quoted cells anything may stand. Raises DataError."""
     stated = _stated_delimiter(path)
     delimiter, width = _delimiter(path, fields, [stated] if stated else list(_DELIMITERS))
     reader = LineReader(path, 2 * MAX_BYTES + 1)
-    records = _records(reader, delimiter)
+    records = _records(reader, delimiter, spaced=_is_spaced(path, delimiter))
     if stated:
         next(records)
         counts.header_lines = 1
-    yield from _pairs(records, delimiter, fields, path, counts, width)
+    yield from _pairs(records, delimiter, fields, languages, path, counts, width)
     note_lines(reader, counts)
 
 
 def _pairs(
     records: Iterable[list[str] | None],
     delimiter: str,
-    fields: tuple[str, str],
+    fields: Pair,
+    languages: Pair,
     path: Path,
     counts: Counts,
     usual: int | None = None,
@@ -129,7 +142,7 @@ def _pairs(
             continue
         if number == begins:
             cells = columns if usual is None else columns[: max(len(_filled(columns)), usual)]
-            (src, tgt, width), is_header = table_columns(cells, fields, path)
+            (src, tgt, width), is_header = table_columns(cells, fields, path, languages)
             counts.columns = (columns[src], columns[tgt]) if is_header else (str(src + 1), str(tgt + 1))
             if is_header:
                 counts.header_lines += 1
@@ -150,7 +163,8 @@ def _filled(columns: Sequence[str]) -> Sequence[str]:
     return columns[: max((number for number, cell in enumerate(columns, 1) if cell.strip()), default=0)]
 
 
-def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iterator[list[str]]:
+def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced: bool = False) -> Iterator[list[str]]:
+    """`spaced`: whether a space may stand between the delimiter and a quotation mark."""
     held = 0  # characters of the record that is being read
 
     def lines() -> Iterator[str]:
@@ -161,7 +175,7 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True) -> Iter
                 raise csv.Error("what begins there is longer than any pair of sentences")
             yield line.replace("\r", _RETURN) + "\n"
 
-    records = csv.reader(lines(), delimiter=delimiter, strict=strict)
+    records = csv.reader(lines(), delimiter=delimiter, strict=strict, skipinitialspace=spaced)
     while True:
         begins, held = reader.num_lines + 1, 0
         try:
@@ -188,10 +202,7 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
     that are. Raises DataError where they have not."""
 
     def fit(delimiter: str) -> tuple[bool, int, int, int]:
-        rows: list[Sequence[str]] = []
-        with suppress(DataError):  # which reading will raise
-            for row in islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False), _FIRST_ROWS):
-                rows.append(_filled(row))
+        rows = [_filled(row) for row in _first_rows(path, delimiter, spaced=_is_spaced(path, delimiter))]
         widths = Counter(len(row) for row in rows if row)
         width, alike = max(((w, n) for w, n in widths.items() if w > 1), key=lambda one: one[1], default=(2, 0))
         return bool(rows) and not _absent(fields, rows[0]), alike, widths.total(), width
@@ -205,6 +216,20 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
             "see what stands between them, and save it again"
         )
     return best, width
+
+
+def _first_rows(path: Path, delimiter: str, *, spaced: bool = False) -> list[list[str]]:
+    rows: list[list[str]] = []
+    with suppress(DataError):  # which reading will raise
+        records = _records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False, spaced=spaced)
+        rows.extend(islice(records, _FIRST_ROWS))
+    return rows
+
+
+def _is_spaced(path: Path, delimiter: str) -> bool:
+    """Whether most of the first rows have a space between a delimiter and a quotation mark."""
+    rows = _first_rows(path, delimiter)
+    return 2 * sum(any(cell.startswith(' "') for cell in row[1:]) for row in rows) > len(rows)
 
 
 def note_lines(reader: LineReader, counts: Counts) -> None:

@@ -8,12 +8,13 @@ file states, and with the control characters that some tools write though XML ha
 import codecs
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from html.entities import html5
 from itertools import islice
 from pathlib import Path
 from xml.parsers import expat
 
-from repose.data.language import base_code
+from repose.data.language import short_code
 from repose.data.lines import blocks
 from repose.data.pairs import MAX_CHARACTERS, Counts, Pair, Row
 from repose.system.errors import DataError
@@ -56,7 +57,7 @@ def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
         codes.update(dict.fromkeys(list(unit)[: _MOST_LANGUAGES - len(codes)]))
     if not codes:
         raise DataError(f"{path} has no unit in two languages: export the translation memory again")
-    bases = list(dict.fromkeys(map(base_code, codes)))
+    bases = list(dict.fromkeys(map(short_code, codes)))
     names = bases if len(bases) > 1 else list(codes)  # "pt-PT" and "pt-BR" may be the two
 
     def others(named: str) -> list[str]:
@@ -103,9 +104,13 @@ def _sides(unit: Unit, languages: Pair) -> tuple[str | None, str | None]:
     return texts[0], texts[1]
 
 
+@lru_cache(maxsize=1024)
 def _is(code: str, wanted: str) -> bool:
-    """Whether a code is that of a language, or of one of its variants: "pt-BR" is "pt", but not the reverse."""
-    own, other = (text.casefold().replace("_", "-") for text in (code, wanted))
+    """Whether a code is that of a language, or of one of its variants: "pt-BR" is "pt", but not the reverse; "por" is
+    "pt"."""
+    own, other = (
+        "-".join((short_code(text), *text.casefold().replace("_", "-").split("-")[1:])) for text in (code, wanted)
+    )
     return own == other or own.startswith(f"{other}-")
 
 

@@ -10,9 +10,10 @@ from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, base_code, identify
+from repose.data.language import UNKNOWN, base_code, identify, languages_in_names, short_code
 from repose.data.pairs import Pair
 from repose.data.readers import PairReader, kind_of, languages_of_files
+from repose.data.tables import FIELDS
 from repose.data.tags import Taught
 from repose.system.errors import ConfigError, DataError
 
@@ -119,10 +120,25 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
     it cannot be known which side of a TMX file is the source."""
     languages = languages_of(corpus)
     if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
-        raise ConfigError(f"{files[0]} is read in the languages of the corpus: set corpus.src_lang and corpus.tgt_lang")
+        raise ConfigError(
+            f"{files[0]} is read in the languages of the corpus: say which they are, with --src-lang and --tgt-lang"
+        )
+    if name in SPLITS[1:]:
+        _check_order(files, languages)
     if name.startswith(_FURTHER):  # of a related language, translated into the same one
         languages = UNKNOWN, languages[1]
     return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field, languages=languages)
+
+
+def _check_order(files: Sequence[Path], languages: Pair) -> None:
+    """Raises ConfigError for two text files whose names say that the target comes first."""
+    named = languages_in_names(files, FIELDS) if len(files) == 2 else (UNKNOWN, UNKNOWN)
+    if UNKNOWN not in named and [*map(short_code, named)] == [*map(short_code, reversed(languages))]:
+        src, tgt = languages
+        raise ConfigError(
+            f"{files[0]} and {files[1]} seem to be named the wrong way round, since the corpus is from {src} to {tgt}: "
+            "name the source first"
+        )
 
 
 def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
