@@ -22,7 +22,8 @@ LengthPenalty = Annotated[
     float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
 ]
 NoRepeat = Annotated[
-    int | None, Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops, 0: off (default: the model's).")
+    int | None,
+    Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops, 0: off (default: the model's)."),
 ]
 To = Annotated[
     str | None,
