@@ -280,6 +280,25 @@ def test_tables_are_read_in_the_languages_of_the_corpus(tmp_path: Path) -> None:
             assert next(iter(reader_of(corpus, [Path(files[0])], split))) == pair
 
 
+def test_sets_may_be_other_files_than_the_corpus_with_its_fields(tmp_path: Path) -> None:
+    pairs = [(f"s {n}", f"t {n}") for n in range(20)]
+    lines = (json.dumps({"translation": {"de": a, "en": b}}) + "\n" for a, b in pairs)
+    (tmp_path / "train.jsonl").write_text("".join(lines), encoding="utf-8")
+    corpus = CorpusConfig(
+        train=(str(tmp_path / "train.jsonl"),), src_field="translation.de", tgt_field="translation.en"
+    )
+    for name, heads, read in (
+        ("named.csv", "src,tgt", ("s 0", "t 0")),
+        ("languages.csv", "English,German", ("t 0", "s 0")),
+        ("bare.tsv", "", ("s 0", "t 0")),
+    ):
+        rows = [(",", "\t")[name == "bare.tsv"].join(pair) for pair in pairs]
+        (tmp_path / name).write_text("\n".join([heads] * bool(heads) + rows) + "\n", encoding="utf-8")
+        assert next(iter(reader_of(corpus, [tmp_path / name], "valid"))) == read
+    with pytest.raises(DataError, match=r"there is no field 'translation\.de'"):
+        list(reader_of(corpus, [tmp_path / "named.csv"], "train"))
+
+
 def test_a_language_that_is_set_goes_with_what_names_say_of_the_other(tmp_path: Path) -> None:
     files = (str(tmp_path / "a.pt"), str(tmp_path / "a.en"))
     of = corpus_files.languages_of

@@ -123,11 +123,23 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
         raise ConfigError(
             f"{files[0]} is read in the languages of the corpus: say which they are, with --src-lang and --tgt-lang"
         )
+    fields = corpus.src_field, corpus.tgt_field
     if name in SPLITS[1:]:
         _check_order(files, languages)
+        if fields != FIELDS and not _reads(files, fields, languages) and _reads(files, FIELDS, languages):
+            fields = FIELDS  # the fields are those of the training files
     if name.startswith(_FURTHER):  # of a related language, translated into the same one
         languages = UNKNOWN, languages[1]
-    return PairReader(files, src_field=corpus.src_field, tgt_field=corpus.tgt_field, languages=languages)
+    return PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
+
+
+def _reads(files: Sequence[Path], fields: Pair, languages: Pair) -> bool:
+    """Whether the first record of files has these fields."""
+    try:
+        next(PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages).rows(), None)
+    except DataError:
+        return False
+    return True
 
 
 def _check_order(files: Sequence[Path], languages: Pair) -> None:
