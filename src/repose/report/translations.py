@@ -4,7 +4,6 @@ Translations lie in a run's directory, sources and references in the prepared co
 missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
 """
 
-import dataclasses
 import math
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from repose.config.experiment import Experiment
 from repose.data import corpora
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
@@ -27,9 +25,9 @@ from repose.evaluation.sentence_statistics import (
 )
 from repose.report.collect import ReportRun, read_run
 from repose.report.figures import beam_decoding_name, number_of, scored_with
-from repose.runs.folder import SCORED_SPLITS, RunFolder
+from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
-from repose.tasks.corpus import CorpusData, text_of
+from repose.tasks.corpus import CorpusData
 
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
 
@@ -47,7 +45,7 @@ def settings_of(run: ReportRun) -> dict[str, str]:
 
 def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
     """Sources and references that a run was measured on. Raises DataError where they are not in the cache."""
-    return _texts(_prepared(run).folder, run.split, _elsewhere(run))
+    return _prepared(run).text(run.split)
 
 
 def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
@@ -82,7 +80,7 @@ def lengths_of(run: ReportRun) -> SourceLengths:
     """Lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
     try:
         tagged = run.experiment.corpus.tag is not None
-        return _measured_lengths(_prepared(run).folder, run.split, _elsewhere(run), tagged)
+        return _measured_lengths(_prepared(run).folder, run.split, tagged)
     except DataError as missing:
         path = RunFolder(run.folder).statistics_file(run.split)
         if not path.exists():
@@ -90,17 +88,14 @@ def lengths_of(run: ReportRun) -> SourceLengths:
     return read_stored(path).lengths
 
 
-def write_statistics(folder: str | Path, out: str | Path | None = None, *, split: str | None = None) -> Path:
+def write_statistics(folder: str | Path, out: str | Path | None = None) -> Path:
     """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
 
-    Of every decoding that was scored: about 13 kB for 1,000 sentences each. `split`: a further published set, such as
-    test_2017_flickr, on which `repose evaluate` has measured the run. Raises DataError where the run has no scores, or
-    where texts are missing.
+    Of every decoding that was scored: about 13 kB for 1,000 sentences each. Raises DataError where the run has no
+    scores, or where texts are missing.
     """
     folder = Path(folder)
     run = read_run(folder, None)
-    if split is not None:
-        run = dataclasses.replace(run, split=split, scores=RunFolder(folder).scores(split))
     if run.scores is None:
         raise DataError(f"{folder} has no scores of the {run.split} set: let the run finish, or evaluate it first")
     path = RunFolder(Path(out or folder)).statistics_file(run.split)
@@ -127,7 +122,7 @@ def _is_score(score: Any) -> bool:
 
 def _prepared(run: ReportRun) -> CorpusData:
     data = CorpusData(corpora.prepared_home() / run.config.data)
-    if not data.has_text(run.split) and run.split in SCORED_SPLITS:
+    if not data.has_text(run.split):
         raise DataError(
             f"the {run.split} set is not in the cache (prepared/{data.folder.name}): `repose evaluate` with the run "
             "makes it anew, or set REPOSE_HOME to the cache that has it"
@@ -160,7 +155,7 @@ def _counted(run: ReportRun, decoding: str) -> SentenceStatistics:
         stamp = RunFolder(run.folder).hypotheses_file(run.split, decoding).stat().st_mtime_ns
     except OSError:
         stamp = 0  # reading it says what is wrong
-    references = _references(data.folder, run.split, _elsewhere(run), settings["case"] == "lc", settings["tok"])
+    references = _references(data.folder, run.split, settings["case"] == "lc", settings["tok"])
     return _count(run.folder, run.split, decoding, stamp, references)
 
 
@@ -171,24 +166,14 @@ def _count(folder: Path, split: str, decoding: str, _stamp: int, references: Ref
 
 
 @lru_cache(maxsize=16)
-def _references(data: Path, split: str, elsewhere: Experiment | None, lowercase: bool, tokenize: str) -> References:
-    return References(_texts(data, split, elsewhere)[1], lowercase=lowercase, tokenize=tokenize)
-
-
-def _elsewhere(run: ReportRun) -> Experiment | None:
-    """The experiment whose corpus has the run's set, where the prepared one does not. None lets seeds share."""
-    return None if run.split in SCORED_SPLITS else run.experiment
-
-
-def _texts(data: Path, split: str, elsewhere: Experiment | None) -> tuple[list[str], list[str]]:
-    """Of the prepared corpus, or of a further set that was published with it."""
-    return CorpusData(data).text(split) if elsewhere is None else text_of(elsewhere, split)
+def _references(data: Path, split: str, lowercase: bool, tokenize: str) -> References:
+    return References(CorpusData(data).text(split)[1], lowercase=lowercase, tokenize=tokenize)
 
 
 @lru_cache(maxsize=16)
-def _measured_lengths(folder: Path, split: str, elsewhere: Experiment | None, tagged: bool) -> SourceLengths:
+def _measured_lengths(folder: Path, split: str, tagged: bool) -> SourceLengths:
     data = CorpusData(folder)
-    sources, _ = _texts(folder, split, elsewhere)
+    sources, _ = data.text(split)
     ids = Tokenizer.load(data.tokenizer_path("src")).encode_batch(sources)
     return SourceLengths(
         words=np.array([len(line.split()) for line in sources], np.int64),
