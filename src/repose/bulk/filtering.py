@@ -13,6 +13,7 @@ from repose.bulk.plan import KEPT, Plan
 from repose.bulk.storage import Store, open_input
 from repose.data.lines import on_one_line
 from repose.system.errors import DataError
+from repose.system.terminal import reasons
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
 
 def reasons_of(dropped: Counter[str]) -> str:
     """Each reason with its number of pairs, the most frequent first."""
-    return ", ".join(f"{reason}: {number:,}" for reason, number in dropped.most_common())
+    return reasons(dict(dropped.most_common()))
 
 
 def _nothing(plan: Plan, dropped: Counter[str], threshold: float | None) -> DataError:

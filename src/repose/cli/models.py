@@ -21,7 +21,7 @@ from repose.cli.options import (
     Workers,
 )
 from repose.system.errors import ConfigError, DataError
-from repose.system.terminal import counted, quoted, say
+from repose.system.terminal import counted, quoted, reasons, say
 
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
@@ -169,8 +169,8 @@ def score(
         for value in score_lines(translator, pairs.rows(), counts, to=to):
             print(f"{value:.4f}")
     if counts.dropped:
-        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
-        say(f"{sum(counts.dropped.values()):,} of {counted(counts.lines, 'pair')} without a score ({reasons})")
+        number, of = sum(counts.dropped.values()), counted(counts.lines, "pair")
+        say(f"{number:,} of {of} without a score ({reasons(counts.dropped)})")
     if counts.truncated:
         pairs_cut = f"{counts.truncated:,} of {counted(counts.lines, 'pair')}"
         say(f"{pairs_cut} had a source longer than the model reads: only its beginning was read")

@@ -63,15 +63,16 @@ def report(
 def _run_of(path: Path) -> Path:
     """The run that a model directory lies in; other folders as they are. Raises CheckpointError for what has no run."""
     from repose.model.presets import PRESETS
+    from repose.runs.folder import RunFolder, run_of
     from repose.saved_model.directory import WEIGHTS, locate
 
     if str(path) in PRESETS and not path.exists():
         locate(path)  # which says what a preset is
-    if not (path / WEIGHTS).exists() or (path / "metrics.jsonl").exists():
+    if not (path / WEIGHTS).exists() or RunFolder(path).metrics_file.exists():
         return path
-    if not (path.absolute().parent / "metrics.jsonl").exists():
+    if (run := run_of(path.absolute())) is None:
         raise CheckpointError(f"{path} is a model directory, without records of its training: name the run's directory")
-    return path.parent
+    return run.path
 
 
 def _formats(text: str) -> "list[Format]":

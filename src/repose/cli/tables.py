@@ -7,7 +7,7 @@ from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
 from repose.saved_model.directory import UNNAMED_TASK, read_config
-from repose.system.terminal import counted, duration, make_table, quoted, show
+from repose.system.terminal import counted, duration, make_table, quoted, reasons, show
 from repose.tasks.inflation import inflated
 
 if TYPE_CHECKING:
@@ -44,9 +44,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         rows = _translation_rows(scores, every)
     show(make_table(heads, rows, right=[1]), f"run {scores.get('run_id')}, {after}")
     if dropped := scores.get("dropped"):
-        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in dropped.items())
         what = "document" if "figures" in scores else "pair"
-        show(f"left out: {counted(sum(dropped.values()), what)} ({reasons})")
+        show(f"left out: {counted(sum(dropped.values()), what)} ({reasons(dropped)})")
     if truncated := scores.get("truncated_sources"):
         show(f"cut: {counted(truncated, 'source')} longer than the model reads, translated by its beginning")
     if every and (truncated := scores.get("truncated_references")):

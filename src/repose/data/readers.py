@@ -18,7 +18,7 @@ from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pair
 from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError, MissingExtraError
 from repose.system.files import replacing_file
-from repose.system.terminal import counted
+from repose.system.terminal import counted, reasons
 
 
 class UnequalLinesError(DataError):
@@ -126,10 +126,9 @@ class PairReader:
         """Raises DataError where the latest pass found no pair that can be used."""
         if self.counts.kept == 0:
             names = " and ".join(str(path) for path in self.files)
-            reasons = ", ".join(f"{reason}: {number:,}" for reason, number in self.counts.dropped.items())
             only = f"the only pair in {names} cannot"
             what = only if self.counts.read == 1 else f"none of the {self.counts.read:,} pairs in {names} can"
-            raise DataError(f"{what} be used ({reasons}): check the files")
+            raise DataError(f"{what} be used ({reasons(self.counts.dropped)}): check the files")
 
     def rows(self) -> Iterator[Row]:
         """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""

@@ -14,6 +14,7 @@ from repose.report.tables_scores import scores_table, task_tables, teacher_force
 from repose.report.tables_settings import check_table, mixed_code, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
 from repose.report.verdict import main_picture, verdict
+from repose.runs.folder import RunFolder
 from repose.system.errors import ReposeError
 from repose.system.terminal import counted
 
@@ -137,7 +138,7 @@ def audited(runs: RunSet, check: Check) -> RunSet:
     problems: list[str] = []
     for run in runs.runs:
         key = (run.group, run.corpus)
-        if run.done and run.translates and key not in failed and (run.folder / "model").is_dir():
+        if run.done and run.translates and key not in failed and RunFolder(run.folder).model.is_dir():
             try:
                 failed[key] = check(run.folder)
             except ReposeError as error:

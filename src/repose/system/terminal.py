@@ -61,6 +61,11 @@ def counted(number: float, noun: str) -> str:
     return f"{shown} {noun}{'' if number == 1 else 's'}"
 
 
+def reasons(counts: Mapping[str, int]) -> str:
+    """Each reason with how often it held: "too long: 1,200, blank line: 3"."""
+    return ", ".join(f"{reason}: {number:,}" for reason, number in counts.items())
+
+
 Say = Callable[[str], None]
 """What takes sentences for people: `say`, or another."""
 

@@ -17,6 +17,7 @@ from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
 from repose.evaluation.looping import loops
 from repose.system.errors import ConfigError, DataError
+from repose.system.terminal import reasons
 
 _WINDOW = 1024
 """Lines for each process that are translated together."""
@@ -101,8 +102,8 @@ def _pairs(
             else:
                 counts.dropped[reason] += 1
     if counts.pairs == 0:
-        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in counts.dropped.items())
-        raise DataError(f"{text} gives no pair ({reasons or 'it is empty'}): check the file and the model")
+        why = reasons(counts.dropped) or "it is empty"
+        raise DataError(f"{text} gives no pair ({why}): check the file and the model")
 
 
 def _problem(translation: Translation) -> str | None:
