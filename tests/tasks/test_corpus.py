@@ -268,6 +268,14 @@ def test_sets_whose_names_say_that_they_are_the_wrong_way_round(tmp_path: Path) 
             prepared({"train": train, split: valid[::-1], "held_out_test": None})
 
 
+def test_sets_in_two_variants_of_a_language_are_in_their_order(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("v.pt-BR", "v.pt-PT")]
+    for path in files:
+        path.write_text("a\n", encoding="utf-8")
+    corpus = CorpusConfig(train=tuple(map(str, files)))
+    assert list(reader_of(corpus, files, "valid")) == [("a", "a")]
+
+
 def test_tables_are_read_in_the_languages_of_the_corpus(tmp_path: Path) -> None:
     """Whatever the order of their columns, in the corpus and in a set of it."""
     for name, first, second in (("talks.de-en.tsv", "English", "German"), ("v.tsv", "German", "English")):

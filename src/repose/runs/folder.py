@@ -381,7 +381,7 @@ def unfinished(model: Path) -> str | None:
 def main_figure(figures: Mapping[str, Any]) -> str:
     """The name of the figure that a task other than translation is told by: the last of those in percent, which is the
     strictest, else the first. `figures`: as `scores.*.json` has them."""
-    percent = [name for name, figure in figures.items() if str(figure["unit"]).startswith("percent")]
+    percent = [name for name, figure in figures.items() if str(figure.get("unit", "")).startswith("percent")]
     return percent[-1] if percent else next(iter(figures))
 
 

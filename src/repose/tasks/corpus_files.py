@@ -145,7 +145,8 @@ def _reads(files: Sequence[Path], fields: Pair, languages: Pair) -> bool:
 def _check_order(files: Sequence[Path], languages: Pair) -> None:
     """Raises ConfigError for two text files whose names say that the target comes first."""
     named = languages_in_names(files, FIELDS) if len(files) == 2 else (UNKNOWN, UNKNOWN)
-    if UNKNOWN not in named and [*map(short_code, named)] == [*map(short_code, reversed(languages))]:
+    first, second = map(short_code, named)
+    if first != second and [second, first] == [*map(short_code, languages)]:
         src, tgt = languages
         raise ConfigError(
             f"{files[0]} and {files[1]} seem to be named the wrong way round, since the corpus is from {src} to {tgt}: "
