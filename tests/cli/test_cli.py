@@ -765,6 +765,9 @@ def test_init_refuses_a_corpus_that_train_refuses(run: Run, tmp_path: Path) -> N
     code, _, err = run("init", tmp_path / "x.tsv", "--out", tmp_path / "n.toml")
     assert (code, "3 columns instead of 2" in err) == (1, True), err
     assert not (tmp_path / "n.toml").exists()
+    (tmp_path / "x.txt").write_text("a text\n", encoding="utf-8")
+    task = ("--config", "default", "--set", "training.task=language_modelling")
+    assert run("init", tmp_path / "x.txt", *task, "--out", tmp_path / "l.toml")[0] == 0
 
 
 def test_prepare_and_init_take_the_sets_that_train_takes(run: Run, tmp_path: Path) -> None:

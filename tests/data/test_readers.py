@@ -445,6 +445,10 @@ def test_a_space_before_a_quotation_mark_is_none_of_the_cell(tmp_path):
     assert read([file])[0] == rows
     file.write_text("a, b\nc, d\n", encoding="utf-8")
     assert read([file])[0] == [("a", " b"), ("c", " d")]
+    file.write_text('Hallo; "Hi," she said\nGut; "Fine," he said\nJa; a "Yes"\n', encoding="utf-8")
+    assert read([file])[0][0] == ("Hallo", ' "Hi," she said')
+    file.write_text('He; "x" and "y"\nHo; "z"\n', encoding="utf-8")
+    assert read([file])[0][0] == ("He", ' "x" and "y"')
 
 
 @pytest.mark.parametrize("name", ["film.srt", "texts.json", "app.xlf.gz"])

@@ -272,6 +272,10 @@ def test_a_cell_that_was_removed_begins_with_no_seconds(trial: Grid, tmp_path: P
     manifest.update(tmp_path / "trial", NAMES[0], seconds=700.0)
     shutil.rmtree(tmp_path / "trial" / NAMES[0])
     assert (go(plan(trial, tmp_path), Backend(trial)).entries[0].seconds or 0.0) < 700.0
+    early = replace(entries(tmp_path / "trial")[NAMES[1]], state=failed("no memory"), seconds=700.0)
+    shutil.rmtree(tmp_path / "trial" / NAMES[1])
+    manifest.update(tmp_path / "trial", NAMES[1], state=early.state, seconds=700.0)
+    assert plan(trial, tmp_path, retry=False).chosen[1].seconds == 700.0  # which failed before it began a run there
 
 
 def test_finished_cells_that_a_call_does_not_name_are_told(trial: Grid, tmp_path: Path) -> None:

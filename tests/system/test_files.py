@@ -105,6 +105,11 @@ class TestFile:
         with pytest.raises(FileNotFoundError), writing(tmp_path / "to" / "file"):
             (tmp_path / "to-read").read_bytes()
 
+    def test_a_neighbour_of_a_relative_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(FileNotFoundError), replacing_file(Path("out.txt")) as temporary:
+            temporary.write_bytes(Path("in.txt").read_bytes())
+
     def test_a_relative_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "mine" / "inner").mkdir(parents=True)

@@ -268,6 +268,26 @@ def test_sets_whose_names_say_that_they_are_the_wrong_way_round(tmp_path: Path) 
             prepared({"train": train, split: valid[::-1], "held_out_test": None})
 
 
+def test_a_table_in_either_direction_is_prepared_apart(tmp_path: Path) -> None:
+    rows = (f"the house {n}\tdas Haus {n}" for n in range(40))
+    (tmp_path / "k.tsv").write_text("\n".join(["English\tGerman", *rows]) + "\n", encoding="utf-8")
+    found = {}
+    for src, tgt in (("en", "de"), ("de", "en")):
+        data = prepared({"train": (str(tmp_path / "k.tsv"),), "src_lang": src, "tgt_lang": tgt})
+        found[data.folder] = data.text("train")[0][0].split()[0]
+    assert list(found.values()) == ["the", "das"]
+
+
+def test_names_that_hold_a_pair_or_are_no_text_say_nothing_of_the_order(tmp_path: Path) -> None:
+    files = [tmp_path / "v.de-en.src", tmp_path / "v.de-en.tgt"]
+    for path in files:
+        path.write_text("a\n", encoding="utf-8")
+    memories = [Path(tmx(tmp_path / f"{name}.de-en.tmx", "de", en="one", de="eins")) for name in "ab"]
+    corpus = CorpusConfig(train=("c.en", "c.de"))
+    assert list(reader_of(corpus, files, "valid")) == [("a", "a")]
+    assert next(iter(reader_of(corpus, memories, "valid"))) == ("one 0", "eins 0")
+
+
 def test_sets_in_two_variants_of_a_language_are_in_their_order(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("v.pt-BR", "v.pt-PT")]
     for path in files:
@@ -298,13 +318,16 @@ def test_sets_may_be_other_files_than_the_corpus_with_its_fields(tmp_path: Path)
     for name, heads, read in (
         ("named.csv", "src,tgt", ("s 0", "t 0")),
         ("languages.csv", "English,German", ("t 0", "s 0")),
-        ("bare.tsv", "", ("s 0", "t 0")),
     ):
-        rows = [(",", "\t")[name == "bare.tsv"].join(pair) for pair in pairs]
-        (tmp_path / name).write_text("\n".join([heads] * bool(heads) + rows) + "\n", encoding="utf-8")
+        (tmp_path / name).write_text("\n".join([heads, *map(",".join, pairs)]) + "\n", encoding="utf-8")
         assert next(iter(reader_of(corpus, [tmp_path / name], "valid"))) == read
     with pytest.raises(DataError, match=r"there is no field 'translation\.de'"):
         list(reader_of(corpus, [tmp_path / "named.csv"], "train"))
+    named = dataclasses.replace(corpus, src_field="german", tgt_field="english")
+    for wrong in ("german,score", "englisch,german"):
+        (tmp_path / "wrong.csv").write_text(f"{wrong}\na,b\n", encoding="utf-8")
+        with pytest.raises(DataError, match="there is no field 'english'"):
+            list(reader_of(named, [tmp_path / "wrong.csv"], "valid"))
 
 
 def test_a_language_that_is_set_goes_with_what_names_say_of_the_other(tmp_path: Path) -> None:

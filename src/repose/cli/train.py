@@ -165,15 +165,20 @@ def init(
     out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("repose.toml"),
 ) -> None:
     """Write a commented experiment file to start from."""
+    from repose.config.experiment import TASK_SETTINGS
     from repose.config.file import commented_toml
+    from repose.data.lines import check_file
     from repose.runs.arguments import RECIPES, loaded_experiment
     from repose.tasks.corpus_files import num_training_pairs
 
     sets = given_settings(corpus__valid=valid, corpus__test=test)
     given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
     loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
-    if loaded.experiment.corpus.train:  # a file that cannot be read has chosen no recipe
-        num_training_pairs(loaded.experiment.corpus, at_most=max(RECIPES) + 1)
+    experiment = loaded.experiment
+    for path in experiment.corpus.train:
+        check_file(Path(path))
+    if experiment.corpus.train and TASK_SETTINGS[experiment.training.task].translates:
+        num_training_pairs(experiment.corpus, at_most=max(RECIPES) + 1)  # what cannot be read has chosen no recipe
     folder = Path(os.path.abspath(out)).parent  # noqa: PTH100  # without "..", and no link followed
     text = commented_toml(loaded, folder=folder)
     if out.exists():

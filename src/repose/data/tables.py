@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -227,9 +227,17 @@ def _first_rows(path: Path, delimiter: str, *, spaced: bool = False) -> list[lis
 
 
 def _is_spaced(path: Path, delimiter: str) -> bool:
-    """Whether most of the first rows have a space between a delimiter and a quotation mark."""
-    rows = _first_rows(path, delimiter)
-    return 2 * sum(any(cell.startswith(' "') for cell in row[1:]) for row in rows) > len(rows)
+    """Whether most of the first rows have a space between a delimiter and a quotation mark, and end with one; and all
+    can be read so."""
+    rows = [row for row in _first_rows(path, delimiter) if any(map(str.strip, row))]
+    spaced = sum(row[-1].rstrip().endswith('"') and any(cell.startswith(' "') for cell in row[1:]) for row in rows)
+    if 2 * spaced <= len(rows):
+        return False
+    try:
+        deque(islice(_records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, spaced=True), _FIRST_ROWS), maxlen=0)
+    except DataError:
+        return False
+    return True
 
 
 def note_lines(reader: LineReader, counts: Counts) -> None:

@@ -57,7 +57,7 @@ class CellStatus(StrEnum):
 
 
 class Loss(StrEnum):
-    """What became of a machine that ran a cell; the values are phrases of `repose.grids.view.reason`."""
+    """What became of a machine that ran a cell; the values are phrases of `reason`."""
 
     MACHINE = "its machine was lost"
     MEMORY = "its machine ran out of memory"

@@ -108,8 +108,9 @@ def look(
         entry = replace(entry, run_id=identity.run_id)
         before = before if before is not None and before.run_id == identity.run_id else None
         state = _here(folder / cell.name, cell.experiment, identity)
-        kept = before is not None and RunFolder(folder / cell.name).exists  # and not removed, to be trained anew
-        entry = replace(entry, state=state, seconds=before.seconds if before is not None and kept else None)
+        begun = before is not None and before.status in (CellStatus.DONE, CellStatus.STOPPED)
+        removed = begun and not RunFolder(folder / cell.name).exists  # to be trained anew
+        entry = replace(entry, state=state, seconds=None if before is None or removed else before.seconds)
         if state.status not in (CellStatus.DONE, CellStatus.ELSEWHERE):
             finished = finished_runs(folder.parent) if finished is None else finished
             others = (path for path in finished.get(identity.run_id, ()) if path != folder / cell.name)

@@ -3,7 +3,6 @@
 And what was found in their corpora.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import TypeAlias
@@ -139,16 +138,16 @@ def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
 
 
 def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
-    """A sentence where runs of one version of the program were begun with unlike code, as one who tries an equation may
-    do without noticing: settings do not tell it."""
-    begun: dict[tuple[str, str], list[str]] = {}
+    """A sentence where runs on one corpus, by one version of the program, were begun with unlike code, as one who tries
+    an equation may do without noticing: settings do not tell it."""
+    begun: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
         if code := run.config.versions.get("code"):
-            begun.setdefault((run.config.versions.get("repose", ""), code), []).append(run.name)
-    versions = Counter(version for version, _ in begun)
-    unlike = [f"{code} (such as {names[0]})" for (version, code), names in begun.items() if versions[version] > 1]
-    if not unlike:
+            begun.setdefault((run.corpus, run.config.versions.get("repose", "")), {}).setdefault(code, run.name)
+    found = dict(code for codes in begun.values() if len(codes) > 1 for code in codes.items())
+    if not found:
         return []
+    unlike = [f"{code} (such as {name})" for code, name in found.items()]
     which = ", ".join(unlike[:-1]) + f" and {unlike[-1]}"
     return [
         f"repose/model or repose/training was changed between these runs, begun with {which}: if the change alters "

@@ -249,12 +249,20 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        about = error.filename
-        if isinstance(about, str) and not Path(about).absolute().is_relative_to(path.parent.absolute()):
+        if isinstance(error.filename, str) and not _is_of(Path(error.filename).absolute(), path.absolute()):
             raise  # something that the block read
         raise WriteError(
             f"{path} cannot be written ({error.strerror or error}): make room, or choose a place that can be written to"
         ) from error
+
+
+def _is_of(about: Path, path: Path) -> bool:
+    """Whether `about` is `path`, in it, above it, or the file or folder beside it that is to take its place."""
+    return (
+        about.is_relative_to(path)
+        or path.is_relative_to(about)
+        or (about.is_relative_to(path.parent) and about.relative_to(path.parent).parts[0].startswith(f".{path.name}"))
+    )
 
 
 def _flush(path: Path) -> None:

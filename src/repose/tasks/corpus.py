@@ -302,6 +302,8 @@ def _key(experiment: Experiment) -> str:
     kinds = {name: kind_of(paths[0]) for name, paths in all_files.items() if len(paths) == 1}
     if tables := {name: kind for name, kind in kinds.items() if kind in ("csv", "tsv")}:
         settings["tables"] = tables  # the same bytes have other pairs in each; and first lines were pairs once
+    if turned := [name for name in tables if reader_of(corpus, all_files[name], name).is_turned]:
+        settings["turned"] = turned  # since the corpus is from the second column's language to the first one's
     if any(kind_of(path) == "tmx" for path in every):
         settings["languages"] = languages_of(corpus)  # by which its two sides are found
     if corpus.synthetic:

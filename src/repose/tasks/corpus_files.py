@@ -10,9 +10,9 @@ from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, base_code, identify, languages_in_names, short_code
+from repose.data.language import UNKNOWN, base_code, identify, is_language, short_code
 from repose.data.pairs import Pair
-from repose.data.readers import PairReader, kind_of, languages_of_files
+from repose.data.readers import PairReader, kind_of, languages_of_files, unpacked
 from repose.data.tables import FIELDS
 from repose.data.tags import Taught
 from repose.system.errors import ConfigError, DataError
@@ -117,7 +117,8 @@ def taught_also(corpus: CorpusConfig) -> list[Taught]:
 
 def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairReader:
     """The pairs of the files of a split, or of a part by its name. Raises what `PairReader` does, and ConfigError where
-    it cannot be known which side of a TMX file is the source."""
+    it cannot be known which side of a TMX file is the source, or the names of text files say that they are the wrong
+    way round."""
     languages = languages_of(corpus)
     if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
         raise ConfigError(
@@ -126,27 +127,28 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
     fields = corpus.src_field, corpus.tgt_field
     if name in SPLITS[1:]:
         _check_order(files, languages)
-        if fields != FIELDS and not _reads(files, fields, languages) and _reads(files, FIELDS, languages):
+        if fields != FIELDS and not _names(files, fields, languages) and _names(files, FIELDS, languages):
             fields = FIELDS  # the fields are those of the training files
     if name.startswith(_FURTHER):  # of a related language, translated into the same one
         languages = UNKNOWN, languages[1]
     return PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
 
 
-def _reads(files: Sequence[Path], fields: Pair, languages: Pair) -> bool:
-    """Whether the first record of files has these fields."""
+def _names(files: Sequence[Path], fields: Pair, languages: Pair) -> bool:
+    """Whether the first record of files has these fields, or the first line of a table names its columns."""
+    reader = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
     try:
-        next(PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages).rows(), None)
+        next(reader.rows(), None)
     except DataError:
         return False
-    return True
+    return kind_of(files[0]) not in ("csv", "tsv") or reader.counts.header_lines > 0
 
 
 def _check_order(files: Sequence[Path], languages: Pair) -> None:
-    """Raises ConfigError for two text files whose names say that the target comes first."""
-    named = languages_in_names(files, FIELDS) if len(files) == 2 else (UNKNOWN, UNKNOWN)
-    first, second = map(short_code, named)
-    if first != second and [second, first] == [*map(short_code, languages)]:
+    """Raises ConfigError for two text files whose endings say that the target comes first."""
+    endings = [unpacked(path).suffix[1:] for path in files if kind_of(path) == "text"]
+    codes = [short_code(ending) for ending in endings if is_language(ending)]
+    if len(set(codes)) == 2 and codes[::-1] == [*map(short_code, languages)]:
         src, tgt = languages
         raise ConfigError(
             f"{files[0]} and {files[1]} seem to be named the wrong way round, since the corpus is from {src} to {tgt}: "
