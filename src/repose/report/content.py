@@ -1,9 +1,10 @@
 """What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from string import ascii_lowercase
 
 
@@ -16,11 +17,14 @@ def slugs(texts: Sequence[str]) -> dict[str, str]:
     """The slug of each text, with a number where an earlier one has the same."""
     found: dict[str, str] = {}
     for text in texts:
-        name, number = slug(text), 2
-        while name in found.values():
-            name, number = f"{slug(text)}-{number}", number + 1
-        found[text] = name
+        found[text] = unused(slug(text), found.values())
     return found
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where it is taken: "scores-2"."""
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(one for one in chain([name], numbered) if one not in taken)
 
 
 @dataclass(frozen=True)
