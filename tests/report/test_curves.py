@@ -3,7 +3,7 @@
 import json
 import re
 import statistics
-from math import inf
+from math import inf, isinf
 from pathlib import Path
 from typing import Any
 
@@ -341,3 +341,9 @@ def test_cells_that_lie_elsewhere_go_by_the_names_of_the_grid_that_was_named(mak
     make_grid("own", [("a-s0", {"system": "a"}, None, "done", "")])
     other = make_grid("other", [("b-s0", {"system": "b"}, "../own/a-s0", "done", "")])
     assert read_curves([other]).groups == ("b",)
+
+
+@pytest.mark.parametrize("metric", ["tf_loss", "nll", "tf_loss_keras"])
+def test_of_a_diverged_model_a_loss_of_any_name_is_cut(metric: str) -> None:
+    assert isinf(pictures._most("bleu"))
+    assert not isinf(pictures._most(metric))

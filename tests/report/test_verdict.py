@@ -226,16 +226,16 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
     make_run("a-s0", [2.0], bleu=20.0)
     make_run("b-s0", [2.0], preset="reinforced", bleu=22.0)
     runs = read_runs([tmp_path])
-    pictures = (picture("curves-tf_loss"), picture("bleu-against-parameters"))
+    pictures = (picture("learning-curves-parameters"), picture("bleu-and-parameters-curves"))  # a corpus of that name
     assert main_picture(pictures, runs) is pictures[1]
     assert main_picture(pictures, read_runs([tmp_path / "a-s0"])) is pictures[0], "one system is one point"
     assert main_picture([], runs) is None
     report = build(runs, pictures=pictures)
     for text in (write_markdown(report), write_page(report)):
         body = text.partition("<h1>")[2] or text
-        places = [body.index(part) for part in ("has the best BLEU", "bleu-against-parameters", "curves-tf")]
+        places = [body.index(part) for part in ("has the best BLEU", "bleu-and-parameters-curves", "Epochs", "learning-curves")]
         assert places == sorted(places)
-        assert body.index("bleu-against-parameters") < body.index("Contents" if "Contents" in body else "## Scores")
+        assert body.index("bleu-and-parameters-curves") < body.index("Contents" if "Contents" in body else "## Scores")
 
 
 def test_the_verdict_leads_to_what_it_names() -> None:

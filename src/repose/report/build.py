@@ -13,7 +13,7 @@ from repose.report.tables_costs import best_and_last_table, costs_table, equal_e
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import check_table, mixed_code, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
-from repose.report.verdict import main_picture, verdict
+from repose.report.verdict import is_of_curves, main_picture, verdict
 from repose.runs.folder import RunFolder
 from repose.system.errors import ReposeError
 from repose.system.terminal import counted
@@ -41,13 +41,13 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         Section(
             title="Costs",
             tables=(costs_table(runs),) if any(run.done for run in runs.runs) else (),
-            pictures=tuple(picture for picture in pictures if "curves" not in picture.id),
+            pictures=tuple(picture for picture in pictures if not is_of_curves(picture)),
         ),
         Section(
             title="Epochs",
             warnings=tuple(f"Epochs are unequal on {corpus}." for corpus in unequal_epochs(runs)),
             tables=_present(best_and_last_table(runs), equal_epochs_table(runs)),
-            pictures=tuple(picture for picture in pictures if "curves" in picture.id),
+            pictures=tuple(picture for picture in pictures if is_of_curves(picture)),
         ),
         Section(title="By length of the sentence", tables=length_tables(runs)),
         Section(title="Beside the papers", tables=papers),

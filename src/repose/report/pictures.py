@@ -143,7 +143,11 @@ _GUESSED = 15.0
 
 def _most(metric: str) -> float:
     """Above which a figure of a model that diverged says nothing, and would press all others to the ground."""
-    return _GUESSED if metric.endswith(("loss", "nll")) else math.inf
+    return _GUESSED if _is_loss(metric) else math.inf
+
+
+def _is_loss(metric: str) -> bool:
+    return "loss" in metric or "nll" in metric
 
 
 def _curves(
@@ -411,7 +415,7 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     if not any(points):
         points = [points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs]
     points = [run for run in points if run]
-    is_loss, is_score = "loss" in metric or "nll" in metric, any(x in metric for x in ("accuracy", "bleu", "chrf"))
+    is_loss, is_score = _is_loss(metric), any(x in metric for x in ("accuracy", "bleu", "chrf"))
     best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
     ends = sorted({max(run) for run in points})
     last_x = _place(ends[0]) if len(ends) == 1 else f"{_place(ends[0])}–{_place(ends[-1])}"

@@ -40,8 +40,13 @@ def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
 def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
     """Scores against sizes where several systems have both; else the first, which are learning curves."""
     several = len({run.group for run in runs.runs if run.done}) > 1
-    against = [picture for picture in pictures if "parameters" in picture.id] if several else []
+    against = [picture for picture in pictures if picture.id.startswith("bleu-and-parameters")] if several else []
     return next(iter([*against, *pictures]), None)
+
+
+def is_of_curves(picture: Picture) -> bool:
+    """Whether a picture shows figures by epoch or update. What its id ends in is the name of a corpus."""
+    return picture.id.startswith(("learning-curves", "source-curves", "bleu-curves"))
 
 
 def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
