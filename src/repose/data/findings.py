@@ -73,7 +73,7 @@ class Finding:
 
     kind: Kind
     split: str
-    """ "train", "valid" or "test"."""
+    """ "train", "valid", "test", "synthetic", or "also0" and so on for a further corpus."""
     side: str = ""
     """ "src" or "tgt"; "" for pairs."""
     count: int

@@ -15,7 +15,7 @@ _SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class BesidePapers:
     """The runs of a report and the numbers of the papers."""
 
     runs: RunSet

@@ -11,7 +11,7 @@ from repose.grids.published import Curve, Paper, PrintedEntry, PrintedSystem, Pr
 from repose.model.architecture import Architecture
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
-from repose.report.comparison import Comparison, printed, size_difference, tokenizer_difference, words
+from repose.report.comparison import BesidePapers, printed, size_difference, tokenizer_difference, words
 from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import (
     NONE,
@@ -35,7 +35,7 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     published, runs = load(), runs.translations
     if not runs.runs:
         return (), ()
-    comparison = Comparison(runs=runs, published=published, requested=bool(runs.published))
+    comparison = BesidePapers(runs=runs, published=published, requested=bool(runs.published))
     listed: list[PrintedEntry] = [*published.tables, *published.curves, *published.scalars]
     entries = {entry.id: entry for entry in listed}
     problems = [
@@ -46,7 +46,7 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     return tuple(table for table in tables if table is not None), tuple(problems)
 
 
-def _requested(comparison: Comparison, entries: Sequence[PrintedEntry]) -> list[Table | None]:
+def _requested(comparison: BesidePapers, entries: Sequence[PrintedEntry]) -> list[Table | None]:
     """What the grid names: tables one by one, curves and single numbers of a paper together."""
     tables: list[Table | None] = []
     for entry in entries:
@@ -61,7 +61,7 @@ def _requested(comparison: Comparison, entries: Sequence[PrintedEntry]) -> list[
     return tables
 
 
-def _fitting(comparison: Comparison) -> list[Table | None]:
+def _fitting(comparison: BesidePapers) -> list[Table | None]:
     published = comparison.published
     tables = [
         _LAYOUTS[name](comparison, published.find(PrintedTable, name))
@@ -75,7 +75,7 @@ def _fitting(comparison: Comparison) -> list[Table | None]:
     return [*tables, _weights_table(comparison, published.find(Scalar, WEIGHT))]
 
 
-def _as_printed(comparison: Comparison, entry: PrintedTable) -> Table:
+def _as_printed(comparison: BesidePapers, entry: PrintedTable) -> Table:
     """A printed table as it is: nothing here stands beside it."""
     notes = comparison.protocol(entry)
     rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
@@ -86,7 +86,7 @@ def _as_printed(comparison: Comparison, entry: PrintedTable) -> Table:
     return comparison.table(entry, columns, rows, "as-printed")
 
 
-def _numbers_table(comparison: Comparison, entries: Sequence[Scalar]) -> Table:
+def _numbers_table(comparison: BesidePapers, entries: Sequence[Scalar]) -> Table:
     """Single printed numbers, with ours where a run has them."""
     ours = _numbers_here(comparison, entries) if entries[0].paper == "reinforced" else {}
     rows = []
@@ -125,7 +125,7 @@ _CAUSAL = (
 _LOOKS_AHEAD = "Looks ahead, as the paper's model must have done: these losses measure nothing."
 
 
-def _reinforced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | None:
+def _reinforced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
     """Losses, epochs and seconds by corpus: as printed, and with each of our models in the proposed one's place.
 
     None where nothing of ours fits and the table was not requested.
@@ -150,13 +150,13 @@ def _reinforced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | 
     return comparison.table(entry, columns, rows)
 
 
-def _dataset(comparison: Comparison, corpus: str, names: set[str]) -> str | None:
+def _dataset(comparison: BesidePapers, corpus: str, names: set[str]) -> str | None:
     """The row of Table 1 that a corpus stands for: that of its languages."""
     return next((name for name in (corpus, "_to_".join(comparison.languages(corpus))) if name in names), None)
 
 
 def _our_rows(
-    comparison: Comparison, corpus: str, name: str, *, epochs: tuple[object, object] | None
+    comparison: BesidePapers, corpus: str, name: str, *, epochs: tuple[object, object] | None
 ) -> list[list[Cell]]:
     named = comparison.group("baseline")
     baseline = comparison.done(named, corpus)
@@ -200,7 +200,7 @@ def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object]
     return found
 
 
-def _model_differences(comparison: Comparison, runs: Sequence[ReportRun]) -> list[str]:
+def _model_differences(comparison: BesidePapers, runs: Sequence[ReportRun]) -> list[str]:
     """What keeps our models from being the paper's."""
     found: list[str | None] = []
     for run in runs:
@@ -221,13 +221,13 @@ _LOSSES_AT_END: dict[str, Of] = {
 """The last epoch's losses, as means of batch means."""
 
 
-def _curves_tables(comparison: Comparison, entries: Sequence[Curve]) -> list[Table | None]:
+def _curves_tables(comparison: BesidePapers, entries: Sequence[Curve]) -> list[Table | None]:
     """Mean losses by epoch over trials (section 3.2, Figure 3 (a)); a trial may stop before the last epoch."""
     metrics = dict.fromkeys(entry.metric for entry in entries)
     return [_curves_table(comparison, metric, [e for e in entries if e.metric == metric]) for metric in metrics]
 
 
-def _curves_table(comparison: Comparison, metric: str, entries: Sequence[Curve]) -> Table | None:
+def _curves_table(comparison: BesidePapers, metric: str, entries: Sequence[Curve]) -> Table | None:
     corpus = comparison.corpus_of(_TRIALS)
     groups = {entry.id: _stand_ins(comparison, entry.system, corpus) for entry in entries}
     ours = {group: comparison.done(group, corpus) for found in groups.values() for group in found}
@@ -266,13 +266,13 @@ def _printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
     return cells
 
 
-def _stand_ins(comparison: Comparison, system: str, corpus: str) -> list[str]:
+def _stand_ins(comparison: BesidePapers, system: str, corpus: str) -> list[str]:
     """Groups with finished runs that stand for a system of the paper."""
     presets = ("baseline",) if system.endswith("/baseline") else PROPOSED
     return [group for group in comparison.groups(*presets) if comparison.done(group, corpus)]
 
 
-def _numbers_here(comparison: Comparison, entries: Sequence[Scalar]) -> dict[str, tuple[str, Cell]]:
+def _numbers_here(comparison: BesidePapers, entries: Sequence[Scalar]) -> dict[str, tuple[str, Cell]]:
     """What our runs have for the single numbers of the paper: by id, the group and the number."""
     corpus = comparison.corpus_of(_TRIALS)
     known: dict[str, tuple[Of, int]] = {
@@ -318,7 +318,7 @@ def _over_validations(run: ReportRun) -> float | None:
     return float(found["bleu"]["mean"])
 
 
-def _enhanced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | None:
+def _enhanced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
     """BLEU by system, and how much better than the original each is."""
     corpus = comparison.corpus_of(("de", "en"))
     ours = {
@@ -347,7 +347,7 @@ def _enhanced_table_1(comparison: Comparison, entry: PrintedTable) -> Table | No
     return comparison.table(entry, columns, rows, corpus=corpus)
 
 
-def _enhanced_table_2(comparison: Comparison, entry: PrintedTable) -> Table | None:
+def _enhanced_table_2(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
     """BLEU of the original and of the Enhanced Transformer by direction."""
     groups = (comparison.group("original"), comparison.group("enhanced"))
     pairs = {comparison.languages(corpus): corpus for corpus in reversed(comparison.runs.corpora)}
@@ -377,7 +377,7 @@ def _enhanced_table_2(comparison: Comparison, entry: PrintedTable) -> Table | No
     return comparison.table(entry, columns, rows)
 
 
-def _enhanced_comparisons(comparison: Comparison, entry: PrintedTable) -> Table | None:
+def _enhanced_comparisons(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
     """By how many per cent the Enhanced Transformer is better than each other system."""
     corpus = comparison.corpus_of(("de", "en"))
     systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
@@ -391,7 +391,7 @@ def _enhanced_comparisons(comparison: Comparison, entry: PrintedTable) -> Table 
     return comparison.table(entry, columns, rows)
 
 
-def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
+def _weights_table(comparison: BesidePapers, entry: Scalar) -> Table | None:
     """BLEU by the weight k of the residual connection, of systems alike in all else; None of fewer than two weights."""
     runs = comparison.runs
     architectures = {run.group: run.experiment.architecture for run in reversed(runs.runs)}
@@ -414,7 +414,7 @@ def _weights_table(comparison: Comparison, entry: Scalar) -> Table | None:
         cells = (spread_cell(over_seeds(done, figure), digits, expected=len(done)) for figure, digits in shown)
         rows.append([Cell(f"{k:g}", k), Cell(group), best, value_cell(len(done), 0), *cells])
     columns = [Column("k"), Column("system", numeric=False), Column("paper", numeric=False), Column("n, here")]
-    columns += [*map(Column, _HEADS.values()), Column("valid. loss", "nats per target token")]
+    columns += [*map(Column, _HEADS.values()), Column("valid. loss", figures.TARGET_NATS)]
     said = {"where": comparison.where(entry), "corpus": corpus}
     return captioned("enhanced-weights", columns, rows, remarks=protocol, **said)
 
@@ -455,7 +455,7 @@ def _gain(name: str) -> Column:
     return Column(f"gain, {name}", "%")
 
 
-_LAYOUTS: Mapping[str, Callable[[Comparison, PrintedTable], Table | None]] = {
+_LAYOUTS: Mapping[str, Callable[[BesidePapers, PrintedTable], Table | None]] = {
     "reinforced/table-1": _reinforced_table_1,
     "enhanced/table-1": _enhanced_table_1,
     "enhanced/table-2": _enhanced_table_2,

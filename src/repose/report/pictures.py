@@ -27,7 +27,7 @@ from repose.plots.charts import (
 from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
 from repose.report.content import Cell, Column, Picture, Table, slugs
-from repose.report.tables_scores import beam_name, translation_score
+from repose.report.tables_scores import judged_decoding, translation_score
 from repose.system.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]
@@ -128,7 +128,7 @@ def _source_curves(part: RunSet, name: str) -> Picture | None:
     """What the source is worth by epoch; None where validations did not measure it."""
     caption = "How many nats per target token the true source saves against another sentence's: near 0 it is ignored. "
     names = ("source-curves" + name, "What the source is worth")
-    return _curves(part, "source_gain", "nats per target token", names, caption, training=False)
+    return _curves(part, "source_gain", figures.TARGET_NATS, names, caption, training=False)
 
 
 def _bleu_curves(part: RunSet, name: str) -> Picture | None:
@@ -339,10 +339,8 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
 
 def _score(part: RunSet) -> tuple[tables.Figure, str]:
     """The beam's BLEU, or greedy where not all have a beam."""
-    done = [run for run in part.runs if run.done]
-    have_beams = all(map(figures.is_by_beam, done))
-    name = beam_name(done) if have_beams else "greedy"
-    return translation_score(f"BLEU {name}", None if have_beams else "greedy", "bleu"), name
+    decoding, name = judged_decoding([run for run in part.runs if run.done])
+    return translation_score(f"BLEU {name}", decoding, "bleu"), name
 
 
 # repose plot curves

@@ -42,6 +42,12 @@ def beam_name(runs: Sequence[ReportRun]) -> str:
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
+def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
+    """By which decoding runs are compared with each other, as `figures.score` takes it, and what it is called: their
+    beam, or greedy search where not all have one."""
+    return (None, beam_name(runs)) if all(map(figures.is_by_beam, runs)) else ("greedy", "greedy")
+
+
 def free_running(decoding: str | None, metric: str) -> Of:
     """A score of translations from START; `decoding` None: with a beam."""
     return lambda run: figures.score(run, decoding, metric)

@@ -10,7 +10,7 @@ from repose.report.content import Picture, Table
 from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
-from repose.report.tables_scores import beam_name, task_column, translation_score
+from repose.report.tables_scores import judged_decoding, task_column, translation_score
 from repose.report.tables_settings import differences
 
 _GREEDY = "BLEU (greedy)"
@@ -133,9 +133,8 @@ def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
-    wide = all(map(figures.is_by_beam, runs))
-    name = f"BLEU ({beam_name(runs)})" if wide else _GREEDY
-    return translation_score(name, None if wide else "greedy", metric)
+    decoding, name = judged_decoding(runs)
+    return translation_score(f"BLEU ({name})", decoding, metric)
 
 
 def _inflated(found: Sequence[tuple[Row, Spread]]) -> str:

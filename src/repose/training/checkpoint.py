@@ -111,7 +111,7 @@ class State:
     patience: Plateau = dataclasses.field(default_factory=Plateau)
     """For stopping early."""
     snapshots: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    """Validations whose weights the model is made of: updates and validation loss."""
+    """Validations whose weights the model is made of: updates, and what `Plateau` calls a cost."""
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what follows was written after the checkpoint."""
     metrics_crc32: int | None = 0
@@ -131,16 +131,16 @@ class State:
     def snapshot_updates(self) -> list[int]:
         return [update for update, _ in self.snapshots]
 
-    def add_snapshot(self, loss: float, *, keep: Keep, number: int) -> bool:
+    def add_snapshot(self, cost: float, *, keep: Keep, number: int) -> bool:
         """Enter the validation of the present weights, and leave the `number` that the model is made of: the last
-        ones, or those of the lowest losses (of equal ones the earlier). Returns whether this one is among them."""
-        self.snapshots.append((self.update, loss))
+        ones, or those of the lowest costs (of equal ones the earlier). Returns whether this one is among them."""
+        self.snapshots.append((self.update, cost))
         if keep == "best":
             self.snapshots.sort(key=lambda snapshot: snapshot[1])
             del self.snapshots[number:]
         else:
             del self.snapshots[:-number]
-        return (self.update, loss) in self.snapshots
+        return (self.update, cost) in self.snapshots
 
     def to_json(self) -> str:
         """One line; floats keep every bit."""

@@ -13,23 +13,23 @@ from repose.config.experiment import ScheduleKind, TrainingConfig
 
 @dataclasses.dataclass(frozen=True)
 class Plateau:
-    """What the validations so far say about the loss: for the plateau schedule and for early stopping."""
+    """What the validations so far say: for the plateau schedule and for early stopping."""
 
     best: float | None = None
-    """Lowest validation loss, nats per token."""
+    """Lowest cost: validation loss in nats per token, or -chrF where that judges (`TrainingConfig.best_by`)."""
     waiting: int = 0
     """Validations since then, or since the last drop."""
     drops: int = 0
     """How often the patience ran out."""
 
-    def after(self, loss: float, *, patience: int, threshold: float = 0.0) -> "Plateau":
-        """The state after a validation with this loss.
+    def after(self, cost: float, *, patience: int, threshold: float = 0.0) -> "Plateau":
+        """The state after a validation with this cost.
 
-        `patience` validations in a row without a loss below (1 - threshold) · best count as a drop, and the wait
+        `patience` validations in a row without a cost below (1 - threshold) · best count as a drop, and the wait
         begins anew. (torch's `ReduceLROnPlateau` waits one validation more, and its threshold is 1e-4 unless told.)
         """
-        if self.best is None or loss < self.best * (1.0 - threshold):
-            return dataclasses.replace(self, best=loss, waiting=0)
+        if self.best is None or cost < self.best * (1.0 - threshold):
+            return dataclasses.replace(self, best=cost, waiting=0)
         if self.waiting + 1 < patience:
             return dataclasses.replace(self, waiting=self.waiting + 1)
         return dataclasses.replace(self, waiting=0, drops=self.drops + 1)
