@@ -233,7 +233,10 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
     report = build(runs, pictures=pictures)
     for text in (write_markdown(report), write_page(report)):
         body = text.partition("<h1>")[2] or text
-        places = [body.index(part) for part in ("has the best BLEU", "bleu-and-parameters-curves", "Epochs", "learning-curves")]
+        places = [
+            body.index(part)
+            for part in ("has the best BLEU", "bleu-and-parameters-curves", "Epochs", "learning-curves")
+        ]
         assert places == sorted(places)
         assert body.index("bleu-and-parameters-curves") < body.index("Contents" if "Contents" in body else "## Scores")
 
