@@ -86,6 +86,19 @@ def test_marks_go_with_their_words(shout: Shout) -> None:
     assert found == "<p><a href=x>FIVE</a> FOUR <b><i>THREE</i> TWO</b> ONE</p>"
 
 
+@pytest.mark.parametrize("sign", ["★", " ✓ ", "→", "☑\N{VARIATION SELECTOR-16}", "\ue80b", "[12]", "<i></i>&#9733;"])
+def test_a_sign_in_its_own_markup_is_no_word_that_another_one_could_replace(shout: Shout, sign: str) -> None:
+    page = HtmlDocument(f"<p>one <span>{sign}</span> two</p>")
+    assert [segment.text.split() for segment in page.segments] == [["one", "two"]]
+    assert f"<span>{sign}</span>" in shout(page, backwards)
+
+
+@pytest.mark.parametrize("word", ["two", "2", "!", "25 €", "+", "4°", "1."])
+def test_what_a_model_reads_in_markup_is_no_sign(shout: Shout, word: str) -> None:
+    (segment,) = HtmlDocument(f"<p>one <span>{word}</span> two</p>").segments
+    assert segment.text == f"one {word} two"
+
+
 def test_a_raised_number_goes_with_its_word(shout: Shout) -> None:
     assert shout(HtmlDocument("<p>CO<sub>2</sub> now<sup>1</sup> is in</p>"), backwards) == (
         "<p>IN IS NOW<sup>1</sup> CO<sub>2</sub></p>"

@@ -355,6 +355,35 @@ def test_a_field_of_several_changes_stays_as_it_is(shouted_bytes: Shout, field: 
         assert field in found, order
 
 
+TICK = run("☐", "<w:rPr><w:rFonts/></w:rPr>")
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        f"<w:sdt><w:sdtPr><w:checkbox/></w:sdtPr><w:sdtContent>{TICK}</w:sdtContent></w:sdt>",
+        TICK,
+        f"{LINK}{run('→')}</w:hyperlink>",
+        f"{BEGIN}{INSTRUCTION}{SEPARATE}{run('12')}{END}",
+        f"{SIMPLE}{run('[3]')}</w:fldSimple>",
+        f"{SIMPLE}{run('12')}</w:fldSimple>",
+    ],
+)
+def test_signs_and_what_fields_compute_are_no_words_that_others_could_replace(
+    shouted_bytes: Shout, read_sentences: Sentences, sign: str
+) -> None:
+    document = read_docx(docx(f"<w:p>{run('one ')}{sign}{run(' two')}</w:p>"))
+    assert [sentence.split() for sentence in read_sentences(document)] == [["one", "two"]]
+    for order in itertools.permutations(range(2)):
+        assert sign in body(shouted_bytes(document, lambda _, order=order: order))
+
+
+def test_a_sign_of_an_opendocument_is_no_word(shouted_bytes: Shout) -> None:
+    sign = '<text:span text:style-name="T1">✓</text:span>'
+    found = shouted_bytes(read_opendocument(odt(f"<text:p>one {sign} two</text:p>")), lambda _: (1, 0))
+    assert sign in member(found, "content.xml")
+
+
 def test_a_field_of_several_paragraphs_is_translated(shouted_bytes: Shout) -> None:
     text = f"<w:p>{BEGIN}{INSTRUCTION}{SEPARATE}{run('one')}</w:p><w:p>{run('two')}{END}</w:p>"
     found = body(shouted_bytes(read_docx(docx(text))))

@@ -209,3 +209,21 @@ def test_subtitles_of_more_lines_than_a_film_has_are_refused(lines: str, monkeyp
     monkeypatch.setattr(subtitles, "MOST_NODES", 30)
     with pytest.raises(DataError, match="elements and texts: split it"):
         SubtitleDocument("00:01.000 --> 00:02.000\n" + lines, webvtt=False)
+
+
+@pytest.mark.parametrize(("ending", "tag"), [("srt", "<i>"), ("vtt", "<c>")])
+def test_subtitles_of_more_tags_than_a_film_has_are_refused(
+    ending: str, tag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subtitles, "MOST_NODES", 30)
+    cue = "00:00:01,000 --> 00:00:02,000\n{}a\n\n"
+    SubtitleDocument(cue.format(tag * 20), webvtt=ending == "vtt")
+    for text in (cue.format(tag * 40), cue.format(tag * 20) * 2):
+        with pytest.raises(DataError, match="elements and texts: split it"):
+            SubtitleDocument(text, webvtt=ending == "vtt")
+
+
+def test_a_sign_in_a_tag_of_its_own_is_no_word(shout: Shout) -> None:
+    document = SubtitleDocument("1\n00:00:01,000 --> 00:00:02,000\n<i>♪</i> one two", webvtt=False)
+    assert [segment.text for segment in document.segments] == ["one two"]
+    assert "<i>♪</i>" in shout(document, lambda number: range(number - 1, -1, -1))

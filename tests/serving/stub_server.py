@@ -111,11 +111,11 @@ def ask(app: Any, method: str, path: str, **how: Any) -> Any:
 
 
 @contextlib.contextmanager
-def running(made: Service) -> Iterator[str]:
-    """Its address, on a port of its own, while it runs in a thread."""
+def running(made: Service, port: int = 0) -> Iterator[str]:
+    """Its address, on a port of its own or this one, while it runs in a thread."""
     app = make_app(made)
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http=guarded(made.settings.limits), ws="none", lifespan="off",
+        app, host="127.0.0.1", port=port, http=guarded(made.settings.limits), ws="none", lifespan="off",
         log_config=None, access_log=False, loop="asyncio", timeout_graceful_shutdown=1,
     )  # fmt: skip
     server = _HttpServer(config, app)

@@ -662,12 +662,13 @@ def test_api_keys(tmp_path: Any) -> None:
     keys.write_text("right-one\n\nright-two # hers\n")
     with pytest.raises(DataError, match="keys, line 3: a key holds no white space, and nothing may stand beside it"):
         service(api_keys=keys)
-    keys.write_text("\nright-one\r\n")
+    keys.write_text("\N{ZERO WIDTH NO-BREAK SPACE}right-one\r\n", encoding="utf-8")  # as Windows writes it
     with pytest.raises(ConfigError, match="give a file with a key per line"):
         service(key_required=True)
     elsewhere = make_app(service(api_keys=keys, key_required=True, key_url="https://example.org/key"))
     found = body(ask(elsewhere, "POST", "/translate", data=PT_EN))
     assert found == {"error": "Visit https://example.org/key to get an API key"}
+    assert ask(elsewhere, "POST", "/translate", data={**PT_EN, "api_key": "right-one"}).status_code == 200
 
 
 def test_requests_per_minute() -> None:
@@ -803,6 +804,13 @@ def test_what_costs_more_than_the_limit_is_done_when_it_comes_alone() -> None:
     assert statuses == [200, 429]
 
 
+def test_what_is_refused_is_not_counted() -> None:
+    app = make_app(service(limits={"hourly_req_limit": 5, "daily_req_limit": 10}))
+    sizes = (1, 1, 4, 1, 1, 1, 1)
+    answers = [ask(app, "POST", "/translate", json={**PT_EN, "q": ["um"] * size}) for size in sizes]
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 200, 200, 200, 429]
+
+
 def docx(run: str) -> bytes:
     word = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     packed = io.BytesIO()
@@ -882,6 +890,7 @@ def test_everything_below_a_prefix() -> None:
     }  # fmt: skip
     assert {path: ask(app, "GET", path).status_code for path in statuses} == statuses
     assert ask(app, "GET", "/mt/v1").headers["location"] == "/mt/v1/"
+    assert ask(app, "GET", "/mt/v1?q=um%20gato&source=pt").headers["location"] == "/mt/v1/?q=um%20gato&source=pt"
     assert body(ask(app, "GET", "/languages")) == {"error": "Not Found"}
     assert body(ask(app, "GET", "/mt/v1/spec"))["servers"] == [{"url": "/mt/v1"}]
     found = body(ask(app, "POST", "/mt/v1/translate_file", data=PT_EN, files={"file": ("a.txt", b"um", "text/plain")}))
@@ -891,6 +900,8 @@ def test_everything_below_a_prefix() -> None:
     assert 'endpoint="/translate"' in ask(app, "GET", "/mt/v1/metrics").text
     with pytest.raises(ConfigError, match="is no path"):
         service(url_prefix="mt")
+    with pytest.raises(ConfigError, match="drain_seconds = inf is no number"):
+        service(drain_seconds=float("inf"))
 
 
 def test_the_scheme_of_a_trusted_proxy() -> None:

@@ -532,6 +532,18 @@ def test_refusals_are_told_and_asked_again(visit: Visits) -> None:
         assert "over" in page.get_attribute("#count", "class")
 
 
+def test_the_limits_of_a_server_that_was_started_anew_are_learnt(visit: Visits) -> None:
+    with running(service(dispatcher=Aligned(), limits={"char_limit": 20})) as address:
+        page = visit(address).open()
+        limit = page.evaluate("() => document.getElementById('count').textContent")
+        assert "20" in limit
+    port = int(address.rpartition(":")[2])
+    with running(service(dispatcher=Aligned(), limits={"alternatives_limit": 0, "char_limit": 30}), port) as address:
+        page.fill("#text", "um gato")
+        page.wait_for_function("() => document.getElementById('translation').textContent === 'UM GATO'")
+        assert page.locator("#problem").is_hidden()
+
+
 def test_what_is_refused_for_long_is_not_asked_again(visit: Visits) -> None:
     with running(service(dispatcher=Aligned(), limits={"hourly_req_limit": 1})) as address:
         page = visit(address).open()

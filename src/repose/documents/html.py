@@ -24,9 +24,11 @@ from repose.documents.segment import (
     Segment,
     Text,
     is_number,
+    is_sign,
     paired,
     raised,
     segment,
+    sign,
     too_many_nodes,
 )
 
@@ -47,6 +49,8 @@ OPAQUE = frozenset(_OPAQUE.split())
 _VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
 VOID = frozenset(_VOID.split())
 """Elements that have no content and no end tag."""
+_SHORT = 16
+"""Tokens of an element, with the tags within, that may be a sign."""
 _CELLS, _GROUPS = frozenset(["td", "th", "tr"]), frozenset(["tbody", "tfoot", "thead"])
 _ENDED_BY: dict[str, frozenset[str]] = {
     **dict.fromkeys(["html", "body"], frozenset()),
@@ -172,6 +176,8 @@ class HtmlDocument:
                 return Close(source)
             case "point" if token.name in _RAISED:
                 return raised(source, token.text)
+            case "point" if token.text:
+                return sign(source, token.text)
             case "point":
                 return Point(source, shows=bool(token.name) and token.name not in _UNSEEN)
 
@@ -188,12 +194,15 @@ def _is_blank(token: _Token) -> bool:
 
 
 def _without_references(tokens: Sequence[_Token], low: int, high: int, partners: dict[int, int]) -> Iterator[_Token]:
-    """Those from `low` to before `high`; a raised or lowered number is one that holds no letters."""
+    """Those from `low` to before `high`; a raised or lowered number is one that holds no letters, and so
+    is a sign."""
     place = low
     while place < high:
         token, last = tokens[place], partners.get(place, place)
         raises = token.name in _RAISED and last > place
-        if raises and is_number(text := "".join(t.text for t in tokens[place:last])):
+        is_short = place < last <= place + _SHORT
+        text = "".join(t.text for t in tokens[place:last]) if raises or is_short else ""
+        if (raises and is_number(text)) or (is_short and is_sign(text)):
             yield _Token("point", token.start, tokens[last].end, token.name, text)
             place = last
         else:

@@ -4,7 +4,20 @@ import re
 from collections.abc import Iterator
 
 from repose.documents.office import OfficeDocument, XmlFormat
-from repose.documents.segment import Close, End, Open, Piece, Placed, Point, Text, is_number, raised, text_of
+from repose.documents.segment import (
+    Close,
+    End,
+    Open,
+    Piece,
+    Placed,
+    Point,
+    Text,
+    is_number,
+    is_sign,
+    raised,
+    sign,
+    text_of,
+)
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -108,6 +121,9 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
             within = list(_pieces(xml, child, styles))
             if child.attribute("style-name") in styles and is_number(text := text_of(within)):
                 yield raised(child, text)
+                continue
+            if is_sign(text := text_of(within)):
+                yield sign(child, text)
                 continue
             yield Open(xml.slice(child.start, child.inner))
             yield from within

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, raised
+from repose.documents.segment import Close, Open, Piece, Placed, Point, Text, is_number, is_sign, raised, sign
 from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _LINE_BREAKS = re.compile(r"[\r\n]+")
@@ -67,6 +67,8 @@ def marked(atoms: Iterator[RunLetters | Open | Close | Point], own: str) -> Iter
     for atom in atoms:
         if isinstance(atom, RunLetters) and atom.is_raised and atom.properties != own and is_number(atom.text):
             atom = raised(atom.raw, atom.text)
+        elif isinstance(atom, RunLetters) and atom.properties != own and is_sign(atom.text):
+            atom = sign(atom.raw, atom.text)
         wanted = atom.properties if isinstance(atom, RunLetters) and atom.properties != own else None
         if looks is not None and wanted != looks and (not isinstance(atom, Point) or _bounds_range(atom)):
             yield Close(_Looks(looks))

@@ -7,12 +7,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
+from unicodedata import category, name
 
 from repose.data.scripts import has_letters
 from repose.system.errors import DataError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 """A line with its end. The last one of a text is empty."""
+_BRACKETED = re.compile(r"\[\d+\]")
+_BESIDE_SIGNS = frozenset(["Mn", "Cf", "Zs", "Cc", "Sk"])
+"""Categories of what makes one emoji of several characters, and of white space."""
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 MOST_NODES = 300_000
 """Elements and pieces of text of a document, of some 400 bytes and ten microseconds each: a long book has fewer."""
@@ -99,6 +103,26 @@ def raised(source: object, text: str) -> Point:
 def is_number(text: str) -> bool:
     """Whether a raised or lowered text is one that `raised` takes; one of nothing is too."""
     return not text.isspace() and not has_letters(text)
+
+
+def is_sign(text: str) -> bool:
+    """Whether all that a mark holds is no word, but a tick, an arrow, an icon, or a number in square brackets: a
+    translation may have no word for it, and another one must not take its place."""
+    shown = text.strip()
+    signs = [character for character in shown if _is_drawn(character)]
+    others = [character for character in shown if category(character) not in _BESIDE_SIGNS]
+    return (bool(signs) and signs == others) or _BRACKETED.fullmatch(shown) is not None
+
+
+def _is_drawn(character: str) -> bool:
+    """Of arrows, shapes, dingbats, emoji and fonts of icons; not ©, °, + or ≤."""
+    kind = category(character)
+    return character >= "←" and (kind in ("So", "Co") or (kind == "Sm" and "ARROW" in name(character, "")))
+
+
+def sign(source: object, text: str) -> Point:
+    """What `is_sign`; a number in brackets, as of a note, belongs to the word before it."""
+    return raised(source, text) if text.strip().startswith("[") else Point(source)
 
 
 Piece: TypeAlias = Text | Open | Close | Point

@@ -11,6 +11,7 @@ import html
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 from unicodedata import category
 
@@ -26,8 +27,10 @@ from repose.documents.segment import (
     Point,
     Segment,
     Text,
+    is_sign,
     paired,
     segment,
+    sign,
     text_of,
     too_many_nodes,
 )
@@ -55,6 +58,7 @@ class SubtitleDocument:
     def __init__(self, source: str, *, webvtt: bool) -> None:
         self._webvtt = webvtt
         self._segments: list[Segment] = []
+        self._nodes = 0
         self._parts: list[str | tuple[int, int, str]] = []
         """What stays; or a segment's place, its number of lines, and how they end."""
         in_cue = False
@@ -90,7 +94,8 @@ class SubtitleDocument:
 
     def _cue(self, lines: Sequence[str]) -> None:
         for turn in _turns(lines):
-            if len(self._parts) > MOST_NODES:
+            self._nodes += 1 + sum(1 for _ in islice(_MARKUP.finditer(turn), MOST_NODES))
+            if self._nodes > MOST_NODES:
                 raise too_many_nodes()
             before, body, after = _without_dash(turn)
             bodies = _LINE_END.split(body)
@@ -116,6 +121,9 @@ class SubtitleDocument:
                 pieces.append(Point("".join(tokens[place:read_to]), shows=False))
             elif not _MARKUP.fullmatch(token):
                 pieces.append(Text(html.unescape(token) if self._webvtt else token))
+            elif partners.get(place) == place + 2 and is_sign(tokens[place + 1]):
+                read_to = place + 3
+                pieces.append(sign("".join(tokens[place:read_to]), tokens[place + 1]))
             elif place not in partners:
                 pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time within a cue
             else:

@@ -5,12 +5,13 @@ What stands in fields and tracked changes is in more than runs (`repose.document
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
+from repose.data.scripts import has_letters
 from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
-from repose.documents.segment import Close, End, Open, Piece, Placed, Point
+from repose.documents.segment import Close, End, Open, Piece, Placed, Point, is_sign, sign
 from repose.documents.xml_source import Element, Xml
 
 _MAIN = (
@@ -95,15 +96,32 @@ def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
         if child.name == "w:r":
             yield from _of_run(xml, child)
         elif child.name in _AROUND and child.children:
-            yield Open(((xml.slice(child.start, _begins(child)), None),))
-            yield from _atoms(xml, child)
-            yield Close(((xml.slice(child.closes, child.end), None),))
+            yield from _around(xml, child, child, _begins(child))
         elif child.name == "w:sdt" and (content := _content(child)) is not None:
-            yield Open(((xml.slice(child.start, content.inner), None),))
-            yield from _atoms(xml, content)
-            yield Close(((xml.slice(content.closes, child.end), None),))
+            yield from _around(xml, child, content, content.inner)
         elif child.name not in _LEFT_OUT:
             yield Point(((child, None),), child.name in _SHOWN)
+
+
+def _around(xml: Xml, element: Element, content: Element, inner: int) -> Iterator[_Atom]:
+    """An element, which its `content` begins at `inner` in; as a whole where that is a sign, or a field's number."""
+    within = list(_atoms(xml, content))
+    text = _text(within)
+    if is_sign(text) or (element.name == "w:fldSimple" and _is_value(text)):
+        yield sign(((element, None),), text)
+        return
+    yield Open(((xml.slice(element.start, inner), None),))
+    yield from within
+    yield Close(((xml.slice(content.closes, element.end), None),))
+
+
+def _text(atoms: Iterable[_Atom]) -> str:
+    return "".join(atom.text for atom in atoms if isinstance(atom, RunLetters))
+
+
+def _is_value(text: str) -> bool:
+    """Whether what a field shows is none of the sentence's words, but the number of a page, say."""
+    return bool(text.strip()) and not has_letters(text)
 
 
 def _begins(element: Element) -> int:
@@ -209,6 +227,10 @@ def _without_fields(atoms: Sequence[_Atom]) -> Iterator[RunLetters | Open | Clos
             place = torn[place]
         elif place in fields:
             shows, end = fields[place]
+            if _is_value(text := _text(atoms[shows : end + 1])):
+                yield sign(tuple(raw for part in atoms[place : end + 1] for raw in _raw(part)), text)
+                place = end + 1
+                continue
             yield Open(tuple(raw for part in atoms[place : shows + 1] for raw in _raw(part)))
             ends.add(end)
             place = shows

@@ -104,11 +104,17 @@ class Access:
         return client
 
     def charge(self, client: str, cost: int, *, counted: int = 0) -> None:
-        """Count a request, or the rest of one of which so much has been counted. Raises RequestError."""
-        for unit, limit, requests in self._requests:
-            more = max(0, min(cost, limit) - counted)  # what costs more than all has to come alone
-            if requests.add(client, more) > limit:
+        """Count a request, or the rest of one of which so much has been counted. Raises RequestError, and counts
+        nothing then: a smaller one may still be served."""
+        found = [
+            (unit, limit, requests, max(0, min(cost, limit) - counted))  # what costs more than all has to come alone
+            for unit, limit, requests in self._requests
+        ]
+        for unit, limit, requests, more in found:
+            if requests.count(client) + more > limit:
                 raise slow_down(limit, unit, requests.seconds_left(client))
+        for _, _, requests, more in found:
+            requests.add(client, more)
 
 
 def address_of(host: str | None, headers: Headers, *, trust_forwarded_for: bool) -> str:
@@ -138,7 +144,7 @@ def _digest(key: str) -> bytes:
 
 def _read_keys(path: Path) -> list[bytes]:
     try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise DataError(f"no API keys can be read from {path}: {reason}") from error

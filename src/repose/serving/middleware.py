@@ -99,7 +99,8 @@ class Outermost:
             if scope["method"] == "OPTIONS":
                 await _respond(answer, 200, b"")
             elif path is None and scope["path"] == self._prefix:
-                await _respond(answer, 308, b"{}", (b"location", f"{self._prefix}/".encode()))
+                query = b"?" * bool(scope["query_string"]) + scope["query_string"]
+                await _respond(answer, 308, b"{}", (b"location", f"{self._prefix}/".encode() + query))
             elif path is None:
                 await _respond(answer, 404, b'{"error":"Not Found"}')
             elif (handler := self._direct.get((scope["method"], path))) is not None:

@@ -1,5 +1,6 @@
 """What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach."""
 
+import math
 import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -164,6 +165,8 @@ class ServeSettings:
     """Seconds that requests may take to end after SIGTERM."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a prefix that is no path."""
+        """Raises ConfigError for a prefix that is no path, and where requests might never end."""
+        if not math.isfinite(self.drain_seconds):
+            raise ConfigError(f"drain_seconds = {self.drain_seconds} is no number of seconds: write it as 3600")
         if not _PREFIX.fullmatch(self.url_prefix):
             raise ConfigError(f"url_prefix = {self.url_prefix!r} is no path: write it as /translator")

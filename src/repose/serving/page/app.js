@@ -102,20 +102,21 @@ function fillLanguages(from, into) {
   fillTargets(into);
 }
 
-/** The server may have other models by now, and languages. */
+/** The server may have other limits by now, models and languages. Whether it has. */
 async function renew() {
   let found;
   try {
-    found = await Promise.all(["languages", "models"].map(get));
+    found = await Promise.all(["frontend/settings", "languages", "models"].map(get));
   } catch {
-    return; // whoever asks for a translation will hear of it
+    return false; // whoever asks for a translation will hear of it
   }
-  if (JSON.stringify(found) === JSON.stringify([languages, models])) return;
-  [languages, models] = found;
+  if (JSON.stringify(found) === JSON.stringify([settings, languages, models])) return false;
+  [settings, languages, models] = found;
   const before = [source.value, target.value];
   fillLanguages(...before);
   tellModel();
   if (before.join() !== [source.value, target.value].join()) changed();
+  return true;
 }
 
 function startLanguages() {
@@ -254,7 +255,7 @@ async function translate(tries = 0) {
     }
     clear();
     say("problem", sentenceOf(error));
-    renew(); // it may no longer have the model
+    if (await renew()) soon(0); // it may no longer have the model, or now has another limit
     return;
   }
   show(q, found);
