@@ -94,7 +94,7 @@ def test_a_sign_in_its_own_markup_is_no_word_that_another_one_could_replace(shou
 
 
 @pytest.mark.parametrize("word", ["two", "2", "!", "25 €", "+", "4°", "1."])
-def test_what_a_model_reads_in_markup_is_no_sign(shout: Shout, word: str) -> None:
+def test_what_a_model_reads_in_markup_is_no_sign(word: str) -> None:
     (segment,) = HtmlDocument(f"<p>one <span>{word}</span> two</p>").segments
     assert segment.text == f"one {word} two"
 

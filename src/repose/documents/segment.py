@@ -4,10 +4,10 @@ A segment knows nothing of formats: a mark carries whatever its format writes fo
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
-from unicodedata import category, name
 
 from repose.data.scripts import has_letters
 from repose.system.errors import DataError
@@ -110,14 +110,14 @@ def is_sign(text: str) -> bool:
     translation may have no word for it, and another one must not take its place."""
     shown = text.strip()
     signs = [character for character in shown if _is_drawn(character)]
-    others = [character for character in shown if category(character) not in _BESIDE_SIGNS]
+    others = [character for character in shown if unicodedata.category(character) not in _BESIDE_SIGNS]
     return (bool(signs) and signs == others) or _BRACKETED.fullmatch(shown) is not None
 
 
 def _is_drawn(character: str) -> bool:
     """Of arrows, shapes, dingbats, emoji and fonts of icons; not ©, °, + or ≤."""
-    kind = category(character)
-    return character >= "←" and (kind in ("So", "Co") or (kind == "Sm" and "ARROW" in name(character, "")))
+    kind = unicodedata.category(character)
+    return character >= "←" and (kind in ("So", "Co") or (kind == "Sm" and "ARROW" in unicodedata.name(character, "")))
 
 
 def sign(source: object, text: str) -> Point:
