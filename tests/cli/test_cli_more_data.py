@@ -102,6 +102,22 @@ def test_fine_tuning_says_what_it_starts_from_and_what_few_pairs_are_good_for(
     assert "its scores will be of 2 pairs, too few to say anything" in err
 
 
+def test_sets_that_a_model_was_trained_on_are_told(trained: Path, run: Run, tmp_path: Path) -> None:
+    """A corpus with corrected translations is split anew."""
+    lines = (trained.parent / "first.tsv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "corrected.tsv").write_text("".join(f"{line} indeed\n" for line in lines), encoding="utf-8")
+    new = write_pairs(tmp_path / "new.tsv", 1000, 1300)
+    options = ("--workers", "1", "--set", "training.epochs=1")
+    for files, said in ((tmp_path / "corrected.tsv", True), (new, False)):
+        _, _, err = run("train", "--from", trained, files, "--out", tmp_path / files.stem, *options)
+        found = re.findall(rf"{re.escape(str(trained))} was trained on (\d+) of (\d+) (valid|test) sources", err)
+        assert [name for _, _, name in found] == ["valid", "test"] * said
+        assert all(int(number) > 0.5 * int(of) for number, of, _ in found)
+    (_, out, _), (_, own, _) = (run("evaluate", trained, file) for file in (new, trained.parent / "first.tsv"))
+    assert "was trained on" not in out
+    assert re.search(r"WARNING: the model was trained on 2\d\d of these sources, so its scores are too high", own)
+
+
 def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_path: Path) -> None:
     """Of a related one, or of the opposite direction: card, splitting of sentences and server go by them."""
     pairs = phrasebook.read()["train"][1000:1060]

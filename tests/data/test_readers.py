@@ -553,7 +553,24 @@ def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
 def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")
     number = f"a.tsv, line 1: {line.count(chr(9)) + 1} columns instead of 2"
-    fails([tmp_path / "a.tsv"], number, "cut out source and target", "other names", "--src-field")
+    fails([tmp_path / "a.tsv"], number, "cut out source and target", "--src-field", "by the numbers of their columns")
+
+
+@pytest.mark.parametrize("first", ["a\tb\tc", "en\tde\tnote"])
+def test_columns_may_be_named_by_their_numbers(tmp_path, first):
+    (tmp_path / "a.tsv").write_text(f"{first}\nd\te\tf\n", encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.tsv"], src_field="2", tgt_field="1")
+    assert pairs == [("b", "a"), ("e", "d")][first != "a\tb\tc" :]
+    assert counts.columns == (("2", "1") if first == "a\tb\tc" else ("de", "en"))
+    for wrong in ("0", "01", "4"):
+        fails([tmp_path / "a.tsv"], "line 1: there are 3 columns", src_field=wrong, tgt_field="1")
+
+
+def test_fields_that_a_table_without_a_header_does_not_name_are_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\nd\te\n", encoding="utf-8")
+    fails([tmp_path / "a.tsv"], "no field 'de'", "or by the numbers of their columns", src_field="de", tgt_field="en")
+    (tmp_path / "a.tsv").write_text("2\t1\nd\te\n", encoding="utf-8")  # what a line says goes before numbers
+    assert read([tmp_path / "a.tsv"], src_field="1", tgt_field="2")[0] == [("e", "d")]
 
 
 def test_tsv_with_a_header(tmp_path):

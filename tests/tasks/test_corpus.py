@@ -321,6 +321,8 @@ def test_sets_may_be_other_files_than_the_corpus_with_its_fields(tmp_path: Path)
     ):
         (tmp_path / name).write_text("\n".join([heads, *map(",".join, pairs)]) + "\n", encoding="utf-8")
         assert next(iter(reader_of(corpus, [tmp_path / name], "valid"))) == read
+    (tmp_path / "plain.csv").write_text("\n".join(map(",".join, pairs)) + "\n", encoding="utf-8")
+    assert next(iter(reader_of(corpus, [tmp_path / "plain.csv"], "valid"))) == ("s 0", "t 0")
     with pytest.raises(DataError, match=r"there is no field 'translation\.de'"):
         list(reader_of(corpus, [tmp_path / "named.csv"], "train"))
     named = dataclasses.replace(corpus, src_field="german", tgt_field="english")

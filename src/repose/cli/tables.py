@@ -55,6 +55,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"
         show(f"WARNING: {what} ({', '.join(names)}): delete it")
+    if number := scores.get("trained_on"):
+        show(f"WARNING: the model was trained on {number:,} of these sources, so its scores are too high")
     for unlike in scores.get("input_warnings", ()):
         show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):

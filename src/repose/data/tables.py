@@ -39,27 +39,34 @@ def table_columns(
     """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
 
     Names are the two fields', or those of two languages, or words for source and target where there is nothing else.
-    Columns that are called by source and target language, `languages`, are these in either order. Raises DataError
-    where the line names one of the fields alone, or there are more than two columns without names."""
+    Columns that are called by source and target language, `languages`, are these in either order. Fields that are
+    numbers count the columns from 1. Raises DataError where the line does not have both fields, or there are more than
+    two columns without names."""
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     if src in names and tgt in names:
         if twice := [name for name in (src, tgt) if names.count(name) > 1]:
             raise DataError(f"{path}, line 1: several columns are called {twice[0]!r}: rename all but one")
         return (names.index(src), names.index(tgt), len(names)), True
+    if all(field.isdecimal() for field in fields):
+        at = [int(field) - 1 for field in fields]
+        if -1 in at or max(at) >= len(first) or at[0] == at[1]:
+            raise DataError(f"{path}, line 1: there are {len(first)} columns, and {src} and {tgt} are no two of them")
+        return (at[0], at[1], len(first)), names_columns((first[at[0]], first[at[1]]))
     are_names = len(first) == 2 and names_columns((first[0], first[1]))
     if are_names and tuple(fields) == FIELDS:
         swapped = (names[1], names[0]) in _SIDES or _are_reversed(names, languages)
         return (1, 0, 2) if swapped else TWO_COLUMNS, True
-    if (absent := _absent(fields, first)) != [*fields] or are_names:
-        raise DataError(f"{path}, line 1: {no_field(absent[0], first)}")
+    absent = _absent(fields, first)
+    if absent != [*fields] or are_names or (len(first) == 2 and tuple(fields) != FIELDS):
+        wrong = next((field for field in absent if field not in FIELDS), absent[0])
+        raise DataError(f"{path}, line 1: {no_field(wrong, first)}, or by the numbers of their columns")
     if len(first) > 2:
         cells = ", ".join(f"{place}: {cell.strip()[:20]!r}" for place, cell in enumerate(first[:9], 1))
         cut = f", such as columns 1 and 2 by `cut -f1,2 {quoted(path)} > pairs.tsv`"
         raise DataError(
             f"{path}, line 1: {len(first)} columns instead of 2 ({cells}): cut out source and target"
-            f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or begin "
-            f"with a line that names the columns, {fields[0]!r} and {fields[1]!r} among them; where this line does so "
-            f"by other names, {NAME_BOTH}"
+            f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or {NAME_BOTH}: by what this line calls them, or by the "
+            "numbers of their columns"
         )
     return TWO_COLUMNS, False
 

@@ -15,7 +15,8 @@ from repose.data.language import UNKNOWN
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
-_MARK = "\0"
+MARK = "\0"
+"""Stands around a tag before a source."""
 _LEAVE_OUT = ": leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
@@ -60,13 +61,13 @@ class TaggedPairs:
         if self._tag is None:
             yield from self._pairs
         else:
-            before = f"{_MARK}{self._tag}{_MARK}"
+            before = f"{MARK}{self._tag}{MARK}"
             yield from ((before + src, tgt) for src, tgt in self._pairs)
 
 
 def is_tagged(text: str) -> bool:
     """Whether a source carries a tag."""
-    return text.startswith(_MARK)
+    return text.startswith(MARK)
 
 
 class TaggingEncoder:
@@ -82,7 +83,7 @@ class TaggingEncoder:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
-        parts = [text.split(_MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
+        parts = [text.split(MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
         encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
         return [
             with_tag(self._tokenizer, ids, tag or None, advice=_LEAVE_OUT)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from repose.config.experiment import TrainingConfig
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
 from repose.system.terminal import duration, quoted
@@ -13,8 +13,9 @@ from repose.training.advice import LITTLE_GAIN, hardly_reads
 def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
     """Sentences about a finished run, whose model has these figures on its validation set."""
     run = RunFolder(folder)
-    records, training = run.records(may_be_empty=True), run.config().experiment.training
-    cut = _cut_short(folder, records, training)
+    records, experiment = run.records(may_be_empty=True), run.config().experiment
+    training = experiment.training
+    cut = _cut_short(folder, records, experiment)
     advice = _longer_training(records, training) if cut is None else cut
     if advice is not None:
         yield advice
@@ -39,9 +40,11 @@ def _longer_training(records: Records, training: TrainingConfig) -> str | None:
     )
 
 
-def _cut_short(folder: Path, records: Records, training: TrainingConfig) -> str | None:
+def _cut_short(folder: Path, records: Records, experiment: Experiment) -> str | None:
     """How much of a training the clock left out, where other limits say how long it would be."""
-    end = records.end
+    end, training, named = records.end, experiment.training, experiment.corpus.name
+    files = (quoted(file) for file in experiment.corpus.train)
+    corpus = "".join(f"{part} " for part in (files if named is None else ("--set", f"corpus.name={named}")))
     if end is None or end.reason is not EndReason.HOURS or end.total is None or end.total <= end.update:
         return None
     reached = f"after {end.update:,} of {end.total:,} updates"
@@ -52,5 +55,5 @@ def _cut_short(folder: Path, records: Records, training: TrainingConfig) -> str 
     return (
         f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
         f"go on for {bound} {left}; for a better model, train with another --out and without --minutes, or train "
-        f"this one further with another --out and --from {quoted(folder)}"
+        f"this one further: repose train {corpus}--from {quoted(folder)} --out ANOTHER"
     )

@@ -23,10 +23,11 @@ from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
-from repose.system.terminal import Say
+from repose.system.terminal import Say, counted
 from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import direction_of, languages_of, with_languages
+from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, num_trained_on
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind, check_progress
@@ -161,9 +162,22 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     claim(folder, experiment, identity, digests, data, lambda config: _check_start(config, data, table))
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
+    if (start := experiment.training.init_from) is not None:
+        _tell_of_trained_on(Path(start), data, say)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
     return data, table, identity
+
+
+def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
+    """Say of sets that the model to begin with was trained on parts of, as where a corrected corpus is split anew."""
+    for split in filter(data.has_text, ("valid", "test")):
+        sources = data.text(split)[0]
+        if (number := num_trained_on(start, sources)) >= max(1, TRAINED_ON_SHARE * len(sources)):
+            say(
+                f"WARNING: {start} was trained on {number:,} of {counted(len(sources), f'{split} source')}, so scores "
+                f"of that set will be too high: name pairs that neither training has seen (--valid and --test)"
+            )
 
 
 def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:

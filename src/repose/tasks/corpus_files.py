@@ -1,5 +1,6 @@
 """What a corpus is: its files, its languages, how many pairs it has, and what is wrong with them."""
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
@@ -11,9 +12,9 @@ from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
 from repose.data.language import UNKNOWN, base_code, identify, is_language, short_code
-from repose.data.pairs import Pair
+from repose.data.pairs import Pair, Row
 from repose.data.readers import PairReader, kind_of, languages_of_files, unpacked
-from repose.data.tables import FIELDS
+from repose.data.tables import FIELDS, plain_name
 from repose.data.tags import Taught
 from repose.system.errors import ConfigError, DataError
 
@@ -127,21 +128,27 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
     fields = corpus.src_field, corpus.tgt_field
     if name in SPLITS[1:]:
         _check_order(files, languages)
-        if fields != FIELDS and not _names(files, fields, languages) and _names(files, FIELDS, languages):
-            fields = FIELDS  # the fields are those of the training files
+    if name != "train":
+        fields = fields_for(files, fields, languages)
     if name.startswith(_FURTHER):  # of a related language, translated into the same one
         languages = UNKNOWN, languages[1]
     return PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
 
 
-def _names(files: Sequence[Path], fields: Pair, languages: Pair) -> bool:
-    """Whether the first record of files has these fields, or the first line of a table names its columns."""
-    reader = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
-    try:
-        next(reader.rows(), None)
-    except DataError:
-        return False
-    return kind_of(files[0]) not in ("csv", "tsv") or reader.counts.header_lines > 0
+def fields_for(files: Sequence[Path], fields: Pair, languages: Pair) -> Pair:
+    """What the sides are called in files beside those whose `fields` are known: the same, or as where nobody says."""
+
+    def first(fields: Pair) -> Row | None:
+        reader = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
+        with contextlib.suppress(DataError):
+            return next(reader.rows(), None)
+        return None
+
+    if fields == FIELDS or first(fields) is not None:
+        return fields
+    row = first(FIELDS)
+    is_header = row is not None and any(plain_name(cell) in map(plain_name, fields) for cell in row)
+    return fields if row is None or is_header else FIELDS
 
 
 def _check_order(files: Sequence[Path], languages: Pair) -> None:

@@ -1,13 +1,21 @@
 """The corpus that a run was trained on, as it was then."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from repose.config.experiment import Experiment, TokenizerConfig
+from repose.data.splits import same_sentence
+from repose.data.tags import MARK
 from repose.runs.folder import RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
-from repose.system.errors import DataError
+from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
+
+TRAINED_ON_SHARE = 0.05
+"""Share of a set's sources that a model was trained on, from which on it is said: "Thank you." may be in any two texts.
+"""
 
 
 def corpus_of(run: RunFolder, split: str) -> CorpusData:
@@ -26,6 +34,20 @@ def corpus_of(run: RunFolder, split: str) -> CorpusData:
     raise DataError(
         "the corpus is not the one that this run was trained on, its files have changed: name files to measure it on"
     )
+
+
+def num_trained_on(folder: Path, sources: Iterable[str]) -> int:
+    """How many of these sources a run was trained on, translations aside; 0 where its text is not in the cache, or the
+    folder holds a model alone."""
+    run = RunFolder(folder)
+    try:
+        data = kept_corpus(run.config().data)
+    except (CheckpointError, DataError):
+        return 0
+    if data is None or not data.has_text("train"):
+        return 0
+    trained_on = {same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]}
+    return sum(same_sentence(source) in trained_on for source in sources)
 
 
 def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:

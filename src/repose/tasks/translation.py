@@ -238,7 +238,8 @@ class TranslationTask(Task):
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
-        and writes, and under `column_names` a first pair that may name columns. An export to ONNX is measured on files
+        and writes, under `column_names` a first pair that may name columns, and under `trained_on` how many sources the
+        model was trained on, if these are many. An export to ONNX is measured on files
         alone."""
         return score_model(folder, files, split, out, device, decoding)
 

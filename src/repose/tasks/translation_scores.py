@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from repose.config.experiment import CorpusConfig
 from repose.data.input_warning import warnings_for_pairs
 from repose.data.language import UNKNOWN, is_language
+from repose.data.pairs import Pair
 from repose.data.readers import PairReader, kind_of
 from repose.data.tables import names_columns
 from repose.data.tags import direction, taught
@@ -35,8 +36,8 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.system.token_ids import END, PAD, START, UNK
 from repose.tasks.base import Decoding
 from repose.tasks.corpus import CorpusData
-from repose.tasks.corpus_files import is_pretokenized
-from repose.tasks.corpus_of_run import text_of_run
+from repose.tasks.corpus_files import fields_for, is_pretokenized
+from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, num_trained_on, text_of_run
 from repose.training.job import TrainingJob
 
 _SHOWN = 3  # sentences of the validation set
@@ -98,24 +99,28 @@ def _read_files(
             f"the model does not know its languages: say which {files[0]} is to be read in, with "
             "--src-field and --tgt-field"
         )
-    reader = PairReader(files, **_fields_of(folder, decoding), languages=languages)
+    src_field, tgt_field = _fields_of(folder, decoding, files, languages)
+    reader = PairReader(files, src_field=src_field, tgt_field=tgt_field, languages=languages)
     pairs = list(reader)
     about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
     if names_columns(pairs[0]):
         about["column_names"] = list(pairs[0])
+    if (number := num_trained_on(folder, (src for src, _ in pairs))) >= max(1, TRAINED_ON_SHARE * len(pairs)):
+        about["trained_on"] = number
     if warnings := warnings_for_pairs(stored, pairs, decoding.to):
         about["input_warnings"] = [warning.to_json() for warning in warnings]
     return EvaluationSet([a for a, _ in pairs], [b for _, b in pairs], split), about
 
 
-def _fields_of(folder: Path, decoding: Decoding) -> dict[str, str]:
+def _fields_of(folder: Path, decoding: Decoding, files: Sequence[Path], languages: Pair) -> Pair:
     """What the sides are called in files with names: as asked for, or as a run says; a model directory does not."""
     try:
         corpus = RunFolder(folder).config().experiment.corpus
     except CheckpointError:
         corpus = CorpusConfig()
-    src, tgt = decoding.src_field or corpus.src_field, decoding.tgt_field or corpus.tgt_field
-    return {"src_field": src, "tgt_field": tgt}
+    if decoding.src_field or decoding.tgt_field:
+        return decoding.src_field or corpus.src_field, decoding.tgt_field or corpus.tgt_field
+    return fields_for(files, (corpus.src_field, corpus.tgt_field), languages)
 
 
 def score_set(
