@@ -416,11 +416,25 @@ def test_a_word_level_tokenizer_cannot_take_digits_apart() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"lines": None}, {"lines": [None]}, {"tags": "en"}, {"vocab_size": 10**9}],
+    [
+        {"lines": None},
+        {"lines": [None]},
+        {"tags": "en"},
+        {"tags": ["END"]},
+        {"tags": ["en", "a b"]},
+        {"vocab_size": 10**9},
+    ],
 )
 def test_what_is_no_text_and_too_large_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Tokenizer.train(**{"lines": ["the cat"], "kind": "bpe", "vocab_size": 300, **given})
+
+
+@pytest.mark.parametrize("ids", ["99", None, [5.9], ["9"]])
+def test_ids_are_whole_numbers(trained: dict[Kind, Tokenizer], ids: Any) -> None:
+    for read in (trained["bpe"].decode, trained["bpe"].tokens):
+        with pytest.raises(DataError, match="ids are whole numbers in a list, not"):
+            read(ids)
 
 
 def test_texts_may_come_from_an_iterator(trained: dict[Kind, Tokenizer]) -> None:

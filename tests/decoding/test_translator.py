@@ -194,6 +194,20 @@ def test_what_normalization_leaves_nothing_of_is_blank(tokenizer: Tokenizer, tex
     assert plain.translate([text])[0].hypotheses
 
 
+@pytest.mark.parametrize("text", ["\0", "\u200d", "\u0301", " \x07 "])
+def test_a_text_without_tokens_is_blank(text: str) -> None:
+    wordpieces = Tokenizer.train(
+        ["ka lo mi"], kind="wordpiece", vocab_size=40, lowercase=True, strip_accents=True, tags=["pt"]
+    )
+    size = wordpieces.vocab_size
+    model = build(tiny("baseline").architecture, src_vocab_size=size, tgt_vocab_size=size)
+    for tag in (None, "pt"):
+        translator = Translator(model, wordpieces, wordpieces, config={"tag": tag} if tag else {})
+        blank, other = translator.translate([text, "ka"])
+        assert (blank.text, blank.hypotheses) == ("", ())
+        assert other.hypotheses
+
+
 def test_over_long_sources_are_cut_and_say_so(reversing: Translator) -> None:
     long, short = reversing.translate(["ka " * 100, "ka"])
     assert (long.truncated, short.truncated) == (True, False)
@@ -289,6 +303,9 @@ def test_wrong_use_is_a_sentence(reversing: Translator) -> None:
     for wrong, name in (({"ka lo": 1}, "dict"), (table, "DataFrame")):
         with pytest.raises(ConfigError, match=f"translate takes a list of sentences, not a {name}: give one of its"):
             reversing.translate(wrong)
+    wrong = {"ka", "lo"}
+    with pytest.raises(ConfigError, match="a list of sentences, not a set, which has no order"):
+        reversing.translate(wrong)
     wrong = [["ka"] * 3000]
     with pytest.raises(ConfigError, match="translate takes sentences, not") as caught:
         reversing.translate(wrong)

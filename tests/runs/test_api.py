@@ -237,6 +237,12 @@ def test_one_beam_size_is_a_list(corpus: Path, tmp_path: Path) -> None:
         repose.evaluate(tmp_path, corpus, beam_sizes=size)
 
 
+def test_files_in_a_set_have_no_order(tmp_path: Path) -> None:
+    files: Any = {"a.pt", "a.en"}
+    with pytest.raises(ConfigError, match="source first, not a set, which has no order"):
+        repose.train(files, out=tmp_path / "run")
+
+
 def test_several_models_are_an_ensemble(corpus: Path, tmp_path: Path) -> None:
     run = train(corpus, tmp_path / "run").folder
     alone, together = (repose.evaluate(model, corpus, beam_sizes=[1], say=quiet) for model in (run, [run, run]))

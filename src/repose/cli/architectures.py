@@ -46,10 +46,10 @@ def describe(
     model: Annotated[str, Argument(help="A preset, a run directory, a model directory, or hf://owner/name.")],
     overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
     src_vocab: Annotated[
-        int | None, Option(min=1, help="Source vocabulary size (default: the model's, or the published one).")
+        int | None, Option(min=5, help="Source vocabulary size (default: the model's, or the published one).")
     ] = None,
     tgt_vocab: Annotated[
-        int | None, Option(min=1, help="Target vocabulary size (default: the model's, or the published one).")
+        int | None, Option(min=5, help="Target vocabulary size (default: the model's, or the published one).")
     ] = None,
     length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:

@@ -6,7 +6,6 @@ these from TOML and the command line. The digest of what can move a training's n
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -16,7 +15,7 @@ from pydantic.dataclasses import dataclass
 from repose.model.architecture import BYTES_PER_WEIGHT, MAX_PARAMETERS, Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.system.errors import ConfigError, unknown
-from repose.system.token_ids import MOST_TOKENS
+from repose.system.token_ids import MOST_TOKENS, check_tag
 
 DEFAULT_PRESET = "reinforced"
 
@@ -138,13 +137,7 @@ TaskName: TypeAlias = Annotated[str, AfterValidator(_known_task)]
 _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-def _tag(name: str) -> str:
-    if not re.fullmatch(r"[\w-]{1,32}", name) or name in ("PAD", "UNK", "START", "END"):
-        raise ConfigError(f"{name!r} cannot be a tag: take at most 32 letters, digits, - and _, such as 'pt'")
-    return name
-
-
-Tag = Annotated[str, AfterValidator(_tag)]
+Tag = Annotated[str, AfterValidator(check_tag)]
 """The name of a token that stands before the sources of a corpus (`repose.data.tags`)."""
 
 

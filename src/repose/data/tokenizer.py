@@ -15,6 +15,7 @@ survive a fork (its versions before 0.22 print a warning then). A large corpus i
 
 import hashlib
 import json
+import operator
 import os
 import re
 import unicodedata
@@ -33,7 +34,7 @@ from repose.data.token_labels import byte_labels, piece_labels
 from repose.system.errors import ConfigError, DataError, unknown
 from repose.system.files import write_file
 from repose.system.numbers import is_whole
-from repose.system.token_ids import END, MOST_TOKENS, PAD, START, UNK
+from repose.system.token_ids import END, MOST_TOKENS, PAD, START, UNK, check_tag
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
@@ -100,6 +101,7 @@ class Tokenizer:
         _check_several(lines)
         if isinstance(tags, str):
             raise ConfigError(f"tags = {tags!r}: give a list, as in [{tags!r}]")
+        reserved = (*SPECIAL_TOKENS, *(f"[{check_tag(tag)}]" for tag in tags))
         if kind not in get_args(Kind):
             raise ConfigError(unknown("kind of tokenizer", kind, get_args(Kind)))
         if not is_whole(vocab_size) or vocab_size > MOST_TOKENS:
@@ -114,7 +116,6 @@ class Tokenizer:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
         if kind != "wordpiece":  # whose alphabet the text decides
             _check_vocab_size(vocab_size, kind, alphabet_size=len(tags) + (0 if kind == "wordlevel" else len(BYTES)))
-        reserved = (*SPECIAL_TOKENS, *(f"[{tag}]" for tag in tags))
         first = reserved
         how = {"lowercase": lowercase, "strip_accents": strip_accents, "single_digits": single_digits}
         if kind == "wordpiece":
@@ -308,7 +309,10 @@ class Tokenizer:
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
         # The library skips ids that it does not know, which would hide that model and tokenizer do not belong together.
-        checked = [int(i) for i in ids]
+        try:
+            checked = [operator.index(i) for i in ids]
+        except TypeError:
+            raise DataError(f"ids are whole numbers in a list, not {ids!r:.60}") from None
         foreign = next((i for i in checked if not 0 <= i < self.vocab_size), None)
         if foreign is not None:
             raise DataError(f"id {foreign} is not in this tokenizer of {self.vocab_size} tokens: use the model's own")

@@ -1,6 +1,6 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -293,7 +293,11 @@ class Translator:
         limit = self.max_length
         encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
-        blank = [not self.src_tokenizer.normalized(text).strip() for text in texts]
+        nothing = len(self.encode([""], to=to)[0])  # there may be no token of a text that is not blank
+        blank = [
+            len(ids) <= nothing or not self.src_tokenizer.normalized(text).strip()
+            for ids, text in zip(encoded, texts, strict=True)
+        ]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
         first = 0
@@ -452,6 +456,8 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
         raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}: give one of its columns")
+    if isinstance(texts, Set):
+        raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}, which has no order")
     texts = list(texts)
     for place, text in enumerate(texts):
         if not isinstance(text, str):

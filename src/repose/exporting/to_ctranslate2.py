@@ -128,8 +128,9 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
         'target = tokenizers.Tokenizer.from_file(f"{FOLDER}/tokenizer.tgt.json")',
         f'translator = ctranslate2.Translator(FOLDER, compute_type="{_COMPUTE_TYPES[precision]}")',
         "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
-        "# without min_decoding_length = 0, CTranslate2 never translates by nothing",
-        f"best = translator.translate_batch([tokens], {search})[0].hypotheses[0]",
+        f"longest = min(len(tokens) + {translator.max_extra_tokens}, {translator.max_length})  # as the model does",
+        "# without min_decoding_length = 0, CTranslate2 never translates by nothing; blank lines are not for it",
+        f"best = translator.translate_batch([tokens], {search}, max_decoding_length=longest)[0].hypotheses[0]",
         "target.decode([target.token_to_id(token) for token in best])",
     )
     return {

@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def evaluate(
     files: Files | None = None,
     *,
     split: str | None = None,
-    beam_sizes: Sequence[int] = (),
+    beam_sizes: Sequence[int] | None = None,
     to: str | None = None,
     src_field: str | None = None,
     tgt_field: str | None = None,
@@ -145,6 +145,8 @@ def evaluate(
         split = unpacked(given[0]).stem if given else (RunFolder(folder).best_scores() or ("test",))[0]
     if not isinstance(split, str) or Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
+    if beam_sizes is None:
+        beam_sizes = ()
     if isinstance(beam_sizes, int | float | str):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
     decoding = Decoding(
@@ -197,6 +199,8 @@ def _paths(files: Files) -> list[Path]:
     if wrong := [one for one in given if not isinstance(one, str | os.PathLike)]:
         what = type(wrong[0]).__name__
         raise ConfigError(f"pairs are read from files, and {what} names none: write them to one first")
+    if isinstance(files, Set):
+        raise ConfigError(f"files are a list, source first, not a {type(files).__name__}, which has no order")
     if not given:
         raise ConfigError("a list of files is empty: name files in it, or leave it out")
     return [Path(path) for path in given]
