@@ -257,6 +257,9 @@ def test_combinations_that_cannot_stand_are_drawn_last_and_fail(file: Callable[.
     assert "even head_dim" in trials[-1].message
     report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
     assert result.sentences(report, tmp_path)[0].startswith("Best of 3 trained trials (of 4 in all): ")
+    trials = (dataclasses.replace(report.trials[0], state="running"), *report.trials[1:])
+    said = result.sentences(dataclasses.replace(report, trials=trials), tmp_path)[0]
+    assert said.startswith("Best so far of 3 trained trials (of 4 in all), 1 unfinished: ")
     fewer = read_search(file(vary, text), trials=3)
     assert searcher(fewer, tmp_path / "fewer", imitated(lambda *_: 1.0, [])).run()
     states = [t.state for t in result.result_of(fewer, Study(fewer, tmp_path / "fewer"), tmp_path / "fewer").trials]

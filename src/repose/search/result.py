@@ -171,9 +171,13 @@ def sentences(result: Result, folder: Path) -> list[str]:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
         figure = best.rungs[result.rungs[-1]]
         trained = sum(bool(trial.rungs) for trial in result.trials)
-        of = f"Best of {counted(trained, 'trial')}"
+        unfinished = sum(trial.state == "running" for trial in result.trials)
+        of = "Best so far of" if unfinished else "Best of"
         if trained < len(result.trials):
-            of = f"Best of {counted(trained, 'trained trial')} (of {len(result.trials)} in all)"
+            of += f" {counted(trained, 'trained trial')} (of {len(result.trials)} in all)"
+        else:
+            of += f" {counted(trained, 'trial')}"
+        of += f", {unfinished} unfinished" if unfinished else ""
         found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
