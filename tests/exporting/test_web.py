@@ -531,6 +531,9 @@ def test_no_ngram_is_said_twice_where_that_is_asked(page: Page, translator: Tran
 def test_sentences_are_told_apart_whatever_the_code(page: Page) -> None:
     for code in ("pt", "por-Latn", "und", "<none>", "x"):
         page.tab.evaluate("code => { repose.translator.settings.src_lang = code; }", code)
+        for end in ("\u2028", "\x85", " "):
+            line = f"O gato{end}vive"
+            assert page.tab.evaluate("line => [...repose.translator.sentences(line)]", line) == [line]
         found = page.tab.evaluate("[...repose.translator.sentences('O gato vive. Quem é?  Eu!')]")
         assert found == ["O gato vive. ", "Quem é?  ", "Eu!"]
 

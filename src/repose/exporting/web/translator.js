@@ -193,6 +193,7 @@ export class Translator {
     } catch {
       segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // a code that is none
     }
-    for (const { segment } of segmenter.segment(line)) yield segment;
+    const spaced = line.replace(/[\u0085\u2028\u2029]/g, " "); // after which it would begin a sentence
+    for (const { index, segment } of segmenter.segment(spaced)) yield line.slice(index, index + segment.length);
   }
 }
