@@ -1,12 +1,14 @@
 """Crafted corpora, each with one thing wrong: what the check finds, how often, and on which line of the file."""
 
 import gzip
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from repose.data import corpus_statistics
+from repose.data.advice import WITHOUT_NUMBERS
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
 from repose.data.readers import PairReader, write_pairs
@@ -53,6 +55,14 @@ def changed(lines: Sequence[int], src: Callable[[str], str], tgt: Callable[[str]
     return pairs
 
 
+def numbered(beginning: str) -> Pairs:
+    """The same corpus, with a number before the sources of all lines but two."""
+    return [
+        (src if line in (50, 51) else beginning.format(line) + src, tgt)
+        for line, (src, tgt) in enumerate(sentences(200), 1)
+    ]
+
+
 def of_kind(check: CorpusCheck, kind: Kind) -> list[Finding]:
     return [finding for finding in check.findings if finding.kind is kind]
 
@@ -81,6 +91,9 @@ case("tags inside", changed(FEW, lambda s: s + " <b>here</b>"), Kind.MARKUP, 3, 
 case("a language tag", changed(range(1, 201), lambda s: "<2en> " + s), Kind.PREFIX, 200, 1, "src", "<2en>")
 case("a tag on some", changed(MANY, lambda s: ">>en<< " + s), Kind.PREFIX, 198, 3, "src", ">>en<<")
 case("a constant word", changed(MANY, lambda s: "Ich " + s), Kind.PREFIX, 198, 3, "src", "Ich")
+case("numbers", numbered("{}. "), Kind.NUMBERED, 198, 1, "src", "1.")
+case("numbers in brackets", numbered("({})"), Kind.NUMBERED, 198, 1, "src", "(1)")
+case("numbers and tabs", numbered("{}\t"), Kind.NUMBERED, 198, 1, "src", "1")
 case("a prefix without a space", changed(range(1, 201), lambda s: "en:" + s), Kind.PREFIX, 200, 1, "src", "en:")
 case("a bell", changed(FEW, lambda s: s + "\a"), Kind.CONTROL, 3, 7, "src")
 case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTROL, 3, 7, "tgt")
@@ -128,6 +141,22 @@ case("another script", changed(FEW, str, lambda _: "Кот видит дом"), 
 def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
     pairs, expected = CASES[name]
     assert of_kind(checked(pairs, tmp_path), expected.kind) == [expected]
+
+
+@pytest.mark.parametrize("beginning", ["{}. ", "{}) ", "({}) ", "{}: ", "{}\t", " {} "])
+def test_numbers_of_lines_are_taken_away_by_the_command_that_is_advised(beginning: str, tmp_path: Path) -> None:
+    pairs = [(beginning.format(line) + src, tgt) for line, (src, tgt) in enumerate(sentences(200), 1)]
+    assert of_kind(checked(pairs, tmp_path), Kind.NUMBERED)
+    command = f"{WITHOUT_NUMBERS} c.src"
+    without = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert without.splitlines() == [src for src, _ in sentences(200)]
+
+
+def test_numbers_that_do_not_rise_are_those_of_sentences(tmp_path: Path) -> None:
+    pairs = [(f"{line * 89 % 200} {src}", tgt) for line, (src, tgt) in enumerate(sentences(200), 1)]
+    assert not of_kind(checked(pairs, tmp_path), Kind.NUMBERED)
+    rising = [(f"{line} {src}", tgt) for line, (src, tgt) in enumerate(sentences(9), 1)]
+    assert not of_kind(checked(rising, tmp_path), Kind.NUMBERED)
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:

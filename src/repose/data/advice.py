@@ -13,6 +13,8 @@ _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic"
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
 NAME_COLUMNS = "say which side is the source (--src-field and --tgt-field, or a first line that names both columns)"
 """What to do where one file has both sides, in the wrong order."""
+WITHOUT_NUMBERS = r"sed -E 's/^ *\(?[0-9]+[.):[:space:]]+//'"
+"""The command that takes away the numbers with which lines begin."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
@@ -72,6 +74,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "or set corpus.pretokenized=true to keep it.",
     ),
     Kind.MARKUP: ("Tags", "Remove the tags, and the lines that hold nothing else."),
+    Kind.NUMBERED: (
+        "Lines are numbered",
+        f"Remove the numbers, since a model learns to write them: from a text file with `{WITHOUT_NUMBERS} OLD > NEW`, "
+        "from a table in the spreadsheet.",
+    ),
     Kind.PREFIX: (
         "The same beginning",
         "Cut it off, unless the sentences really begin so, or it is a language tag that you mean to type before each.",

@@ -42,6 +42,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.QUOTED: 0.01,
     Kind.TOKENISED: 0.1,
     Kind.MARKUP: 0.001,
+    Kind.NUMBERED: 0.9,
     Kind.PREFIX: 0.1,
     Kind.CONTROL: 0.0001,
     Kind.DECOMPOSED: 0.0001,
@@ -53,7 +54,13 @@ _LEAST_SHARE: Mapping[Kind, float] = {
 }
 """What is rarer is not reported. The shares are chosen so that what people see when they read the corpora of
 results/corpus-check.json is reported, and nothing of the clean ones."""
-_LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
+_LEAST_COUNT: Mapping[Kind, int] = {
+    Kind.LANGUAGE: 3,
+    Kind.SCRIPT: 2,
+    Kind.QUOTED: 3,
+    Kind.NUMBERED: 10,
+    Kind.PREFIX: 10,
+}
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
@@ -168,11 +175,12 @@ def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
-    """Their quotes, how lines begin, where no tag was seen, and their script."""
+    """Their quotes and numbers, how lines begin, where no tag was seen, and their script."""
     for side in SIDES:
         one = seen.sides[side]
         if one.is_of_spreadsheet:
             yield from _finding(Kind.QUOTED, side, one.quoted.count, seen.pairs, one.quoted.row)
+        yield from _finding(Kind.NUMBERED, side, one.numbered.count, seen.pairs, one.numbered.row, one.numbered.detail)
         first = max(one.first_words.values(), key=lambda tally: tally.count, default=None)
         if (Kind.PREFIX, side, "") in seen.tallies or first is None:
             pass

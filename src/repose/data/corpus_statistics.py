@@ -35,6 +35,8 @@ _CONTROL = re.compile(
     "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was read as Latin-1 or Windows-1252
 )
 _NUMBER = re.compile(r"\d+")
+_LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
+"""What the command in `repose.data.advice` takes away."""
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LATIN = re.compile("[A-Za-z]")
 
@@ -64,12 +66,15 @@ class SideStatistics:
         self.first_words: dict[str, Tally] = {}
         self.prefix: str | None = None
         """With which all sentences begin."""
+        self.numbered = Tally()
+        """Lines that begin with a larger number than the one before."""
         self.sample: list[tuple[int, str]] = []
         """Rows and texts of long lines, evenly spread."""
         self.quoted = Tally()
         """Lines as a spreadsheet quotes them, and people now and then."""
         self._doubled = self._otherwise_quoted = 0
         self._every, self._long_lines = 1, 0
+        self._line_number = -1
 
     def add(self, row: int, text: str) -> list[str]:
         """Take in a sentence; its words in lower case."""
@@ -78,6 +83,10 @@ class SideStatistics:
             self.first_words.setdefault(first, Tally()).add(row, text.split(maxsplit=1)[0])
         if self.prefix is None or not text.startswith(self.prefix):
             self.prefix = text if self.prefix is None else _common(self.prefix, text)
+        if found := _LINE_NUMBER.match(text):
+            if int(found[1]) > self._line_number:
+                self.numbered.add(row, found[0].strip())
+            self._line_number = int(found[1])
         numbers = _NUMBER.findall(text)
         self._append(
             hash(" ".join(words)), len(text), hash(tuple(sorted(numbers))) if numbers else 0, _main_script(text)

@@ -45,6 +45,8 @@ class Kind(enum.StrEnum):
     """Lines of which words and punctuation are parted by spaces already."""
     MARKUP = "markup"
     """Lines with tags, such as `detail`."""
+    NUMBERED = "numbered"
+    """Lines that begin with a number, larger than that of the line before; the first with `detail`."""
     PREFIX = "prefix"
     """Lines that begin with `detail`, or with a tag such as it."""
     CONTROL = "control"
