@@ -131,6 +131,8 @@ case(
     3,
     7,
 )
+case("two translations", changed(FEW, str, lambda s: f"{s} / sim, {s}."), Kind.ALTERNATIVES, 3, 7, "tgt")
+case("three sources", changed(FEW, lambda s: f"Oh, {s}! | {s} | so"), Kind.ALTERNATIVES, 3, 7, "src")
 case("too long", changed([5, 6], lambda s: "so " * 101 + s, lambda s: "e " * 150 + s), Kind.LONG, 2, 5)
 case("no words", changed(FEW, lambda _: "...", lambda _: "!!!"), Kind.WORDLESS, 3, 7)
 case("empty", changed(FEW, lambda _: " "), Kind.UNUSABLE, 3, 7, detail="source empty")
@@ -157,6 +159,19 @@ def test_numbers_that_do_not_rise_are_those_of_sentences(tmp_path: Path) -> None
     assert not of_kind(checked(pairs, tmp_path), Kind.NUMBERED)
     rising = [(f"{line} {src}", tgt) for line, (src, tgt) in enumerate(sentences(9), 1)]
     assert not of_kind(checked(rising, tmp_path), Kind.NUMBERED)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"),
+    [
+        ("{} on 9 / 11", "{} no 11 de setembro"),
+        ("{} and/or", "{} e"),
+        ("{} / so it is", "{} / assim é"),
+        ("{} | so it is", "{}/assim é"),
+    ],
+)
+def test_a_sign_on_both_sides_or_within_a_word_parts_no_alternatives(src: str, tgt: str, tmp_path: Path) -> None:
+    assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.ALTERNATIVES)
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:

@@ -105,6 +105,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "A sentence again, with another translation",
         "Fine where it is meant, but see that the files are aligned: a score knows only one translation.",
     ),
+    Kind.ALTERNATIVES: (
+        "Several sentences with / or | between them, on one side only",
+        "Make a pair of each of them, with the same other side: a model learns to write several translations at once.",
+    ),
     Kind.UNEQUAL: (
         "One side is far longer than the other",
         "See whether they are only partly translated or split in another place, and remove those.",

@@ -48,6 +48,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.DECOMPOSED: 0.0001,
     Kind.REPEATED: 0.02,
     Kind.RETRANSLATED: 0.2,
+    Kind.ALTERNATIVES: 0.01,
     Kind.UNEQUAL: 0.01,
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
@@ -60,6 +61,7 @@ _LEAST_COUNT: Mapping[Kind, int] = {
     Kind.QUOTED: 3,
     Kind.NUMBERED: 10,
     Kind.PREFIX: 10,
+    Kind.ALTERNATIVES: 3,
 }
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""

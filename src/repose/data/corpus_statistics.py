@@ -37,6 +37,8 @@ _CONTROL = re.compile(
 _NUMBER = re.compile(r"\d+")
 _LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
 """What the command in `repose.data.advice` takes away."""
+_BETWEEN_ALTERNATIVES = re.compile(r"(?<![\d ]) [/|] (?![\d ])")
+"""Not as in "9 / 11", which tokenisers write."""
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LATIN = re.compile("[A-Za-z]")
 
@@ -184,10 +186,17 @@ class CorpusStatistics:
             self._tally(Kind.IDENTICAL).add(row)
         elif _is_copied(src_words, tgt_words):
             self._tally(Kind.COPIED).add(row)
+        self._beside(row, "src", src, tgt)
+        self._beside(row, "tgt", tgt, src)
         if max(len(src_words), len(tgt_words)) > LONG_WORDS or max(len(src), len(tgt)) > LONG_CHARACTERS:
             self._tally(Kind.LONG).add(row)
         if not (_WORD_CHARACTER.search(src) and _WORD_CHARACTER.search(tgt)):
             self._tally(Kind.WORDLESS).add(row)
+
+    def _beside(self, row: int, side: Side, text: str, other: str) -> None:
+        """What a sentence has and its translation has not."""
+        if _BETWEEN_ALTERNATIVES.search(text) and "/" not in other and "|" not in other:
+            self._tally(Kind.ALTERNATIVES, side).add(row)
 
     def _line(self, row: int, side: Side, text: str) -> list[str]:
         if "&" in text and (entity := ENTITY.search(text)):

@@ -59,6 +59,8 @@ class Kind(enum.StrEnum):
     """Pairs that occurred before."""
     RETRANSLATED = "retranslated"
     """Sentences that occurred before, with another translation."""
+    ALTERNATIVES = "alternatives"
+    """Lines of several sentences with a separator between them, which the other side of the pair does not have."""
     UNEQUAL = "unequal"
     """Pairs of which one side is far longer than the other, for this corpus."""
     LONG = "long"
