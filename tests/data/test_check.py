@@ -133,6 +133,9 @@ case(
 )
 case("two translations", changed(FEW, str, lambda s: f"{s} / sim, {s}."), Kind.ALTERNATIVES, 3, 7, "tgt")
 case("three sources", changed(FEW, lambda s: f"Oh, {s}! | {s} | so"), Kind.ALTERNATIVES, 3, 7, "src")
+case("explanations", changed(FEW, str, lambda s: s + " (informal)."), Kind.EXPLAINED, 3, 7, "tgt", "(informal)")
+case("in square brackets", changed(FEW, lambda s: s + " [coll.]"), Kind.EXPLAINED, 3, 7, "src", "[coll.]")
+case("in wide brackets", changed(FEW, lambda s: s + "（口语）。"), Kind.EXPLAINED, 3, 7, "src", "（口语）")
 case("too long", changed([5, 6], lambda s: "so " * 101 + s, lambda s: "e " * 150 + s), Kind.LONG, 2, 5)
 case("no words", changed(FEW, lambda _: "...", lambda _: "!!!"), Kind.WORDLESS, 3, 7)
 case("empty", changed(FEW, lambda _: " "), Kind.UNUSABLE, 3, 7, detail="source empty")
@@ -172,6 +175,22 @@ def test_numbers_that_do_not_rise_are_those_of_sentences(tmp_path: Path) -> None
 )
 def test_a_sign_on_both_sides_or_within_a_word_parts_no_alternatives(src: str, tgt: str, tmp_path: Path) -> None:
     assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.ALTERNATIVES)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"),
+    [
+        ("{} (again)", "{} (outra vez)"),
+        ("{} (again)", "[Outra vez] {}"),
+        ("{} (again) and so on", "{} outra vez"),
+        ("(Laughter)", "{}"),
+        ("{} (in a list", "{}"),
+    ],
+)
+def test_brackets_on_both_sides_or_around_or_within_a_sentence_explain_nothing(
+    src: str, tgt: str, tmp_path: Path
+) -> None:
+    assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.EXPLAINED)
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:

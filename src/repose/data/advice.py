@@ -109,6 +109,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Several sentences with / or | between them, on one side only",
         "Make a pair of each of them, with the same other side: a model learns to write several translations at once.",
     ),
+    Kind.EXPLAINED: (
+        "Brackets at the end that the other side does not have",
+        "Remove explanations with their brackets: a model learns to write them, and nobody types them into a source.",
+    ),
     Kind.UNEQUAL: (
         "One side is far longer than the other",
         "See whether they are only partly translated or split in another place, and remove those.",

@@ -49,6 +49,7 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.REPEATED: 0.02,
     Kind.RETRANSLATED: 0.2,
     Kind.ALTERNATIVES: 0.01,
+    Kind.EXPLAINED: 0.01,
     Kind.UNEQUAL: 0.01,
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
@@ -62,6 +63,7 @@ _LEAST_COUNT: Mapping[Kind, int] = {
     Kind.NUMBERED: 10,
     Kind.PREFIX: 10,
     Kind.ALTERNATIVES: 3,
+    Kind.EXPLAINED: 3,
 }
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""

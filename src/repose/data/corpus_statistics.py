@@ -39,6 +39,8 @@ _LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
 """What the command in `repose.data.advice` takes away."""
 _BETWEEN_ALTERNATIVES = re.compile(r"(?<![\d ]) [/|] (?![\d ])")
 """Not as in "9 / 11", which tokenisers write."""
+_BRACKET = re.compile(r"[(\[（［]")
+_IN_BRACKETS_AT_END = re.compile(r"\w\W*?([(\[（［][^(\[（［]{1,60}[)\]）］])[^\w(\[（［]*$")
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LATIN = re.compile("[A-Za-z]")
 
@@ -197,6 +199,8 @@ class CorpusStatistics:
         """What a sentence has and its translation has not."""
         if _BETWEEN_ALTERNATIVES.search(text) and "/" not in other and "|" not in other:
             self._tally(Kind.ALTERNATIVES, side).add(row)
+        if _BRACKET.search(text) and not _BRACKET.search(other) and (found := _IN_BRACKETS_AT_END.search(text)):
+            self._tally(Kind.EXPLAINED, side).add(row, found[1])
 
     def _line(self, row: int, side: Side, text: str) -> list[str]:
         if "&" in text and (entity := ENTITY.search(text)):

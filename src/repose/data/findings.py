@@ -61,6 +61,8 @@ class Kind(enum.StrEnum):
     """Sentences that occurred before, with another translation."""
     ALTERNATIVES = "alternatives"
     """Lines of several sentences with a separator between them, which the other side of the pair does not have."""
+    EXPLAINED = "explained"
+    """Lines that end in brackets, such as `detail`, while the other side of the pair has none."""
     UNEQUAL = "unequal"
     """Pairs of which one side is far longer than the other, for this corpus."""
     LONG = "long"
