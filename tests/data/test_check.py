@@ -211,6 +211,42 @@ def test_a_set_whose_files_are_swapped_is_found(tmp_path: Path) -> None:
     assert not of_kind(check_corpus(further), Kind.OTHER_SCRIPT)
 
 
+def in_two_scripts(number: int) -> Pairs:
+    """The corpus with its English in Greek letters, twice as long as its Portuguese."""
+    greek = str.maketrans("abcdefghiklmnoprstuvwxyz", "αβκδεφγηιχλμνοπρστυβωξυζ")
+    return [(f"{src} {src}".translate(greek), tgt) for src, tgt in sentences(number)]
+
+
+@pytest.mark.parametrize("every", [100, 10, 3])
+def test_pairs_in_the_other_direction_are_nothing_else(every: int, tmp_path: Path) -> None:
+    pairs = [(tgt, src) if row % every == 1 else (src, tgt) for row, (src, tgt) in enumerate(in_two_scripts(900))]
+    number = len(range(1, 900, every))
+    (found,) = checked(pairs, tmp_path).findings
+    assert found == Finding(kind=Kind.REVERSED, split="train", count=number, of=900, line=2, detail="Latin to Greek")
+    assert not of_kind(checked([(tgt, src) for src, tgt in in_two_scripts(900)], tmp_path), Kind.REVERSED)
+
+
+def test_languages_are_those_of_the_pairs_in_the_right_direction(tmp_path: Path) -> None:
+    def identify(text: str) -> tuple[str, float]:
+        return ("pt" if text.lower() < "α" else "el"), 1.0
+
+    long = [(src * 2, f"{tgt} {tgt} {tgt} {tgt}") for src, tgt in in_two_scripts(600)]
+    pairs = [(tgt, src) if row % 3 == 1 else (src, tgt) for row, (src, tgt) in enumerate(long)]
+    found = checked(pairs, tmp_path, identify)
+    assert {one.kind for one in found.findings} == {Kind.REVERSED}
+    assert found.detected == ("el", "pt")
+
+
+def test_a_language_of_two_scripts_has_no_direction(tmp_path: Path) -> None:
+    """Half of each side's lines, and of any pairing of scripts a quarter."""
+    greek = [src for src, _ in in_two_scripts(400)]
+    pairs = [
+        (src if row & 1 else greek[row], tgt if row & 2 else greek[-row])
+        for row, (src, tgt) in enumerate(sentences(400))
+    ]
+    assert not of_kind(checked(pairs, tmp_path), Kind.REVERSED)
+
+
 def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Path) -> None:
     assert not of_kind(checked(NUKTA, tmp_path), Kind.DECOMPOSED)
 

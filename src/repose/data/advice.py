@@ -30,6 +30,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
         f"file, {NAME_COLUMNS}.",
     ),
+    Kind.REVERSED: (
+        "In the other direction than most: each side in the script of the other",
+        "Swap source and target of these pairs, or of all others if these are right: a model learns one direction.",
+    ),
     Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.OTHER_SCRIPT: (

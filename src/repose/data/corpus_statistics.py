@@ -3,8 +3,10 @@
 import re
 import unicodedata
 from array import array
+from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,8 @@ _SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
 """At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
 so many characters."""
 
+_TWO_SCRIPTS = 0.75
+"""Share of the pairs in one same two scripts, in either direction, from which on one of the directions is wrong."""
 _SPREADSHEET = 0.1
 """A spreadsheet quotes whatever has a quote, and doubles it: for each line that is quoted no more other lines than so
 many have one, or no fewer have doubled ones."""
@@ -43,6 +47,7 @@ _BRACKET = re.compile(r"[(\[（［]")
 _IN_BRACKETS_AT_END = re.compile(r"\w\W*?([(\[（［][^(\[（［]{1,60}[)\]）］])[^\w(\[（［]*$")
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LATIN = re.compile("[A-Za-z]")
+_T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass
@@ -178,6 +183,25 @@ class CorpusStatistics:
             self.first = row if self.rows == 0 else self.first
             self._pair(self.rows, *row)
         self.rows += 1
+
+    @cached_property
+    def is_reversed(self) -> NDArray[np.bool_]:
+        """(N,): which pairs are in the two scripts of most pairs, in the other direction. Read it after all rows."""
+        src, tgt = (self.sides[side].scripts for side in SIDES)
+        known = (src != NO_SCRIPT) & (tgt != NO_SCRIPT)
+        counts = Counter(zip(src[known].tolist(), tgt[known].tolist(), strict=True))
+        (one, other), most = next(iter(counts.most_common(1)), ((NO_SCRIPT, NO_SCRIPT), 0))
+        if one == other or most + counts[other, one] < _TWO_SCRIPTS * counts.total():
+            return np.zeros(len(src), dtype=bool)
+        return (src == other) & (tgt == one)
+
+    def turned(self, src: NDArray[_T], tgt: NDArray[_T]) -> tuple[NDArray[_T], NDArray[_T]]:
+        """Numbers of the two sides, (N,), as if no pair were reversed."""
+        return np.where(self.is_reversed, tgt, src), np.where(self.is_reversed, src, tgt)
+
+    def sample(self, side: Side) -> list[tuple[int, str]]:
+        """Rows and texts of some long lines of a side, of pairs that are not reversed."""
+        return [(row, text) for row, text in self.sides[side].sample if not self.is_reversed[row]]
 
     def _tally(self, kind: Kind, side: str = "", reason: str = "") -> Tally:
         return self.tallies.setdefault((kind, side, reason), Tally())

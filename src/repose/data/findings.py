@@ -21,6 +21,9 @@ class Kind(enum.StrEnum):
     """Both sides are in the language `detail`; `count` and `of` are of a sample of long lines."""
     SWAPPED = "swapped"
     """A side in the language `detail`, which is the other side's; of a sample, likewise."""
+    REVERSED = "reversed"
+    """Pairs whose source is in the script of the other targets, and whose target in that of the other sources; the
+    first is `detail`, as "Latin to Greek"."""
     LANGUAGE = "language"
     """Lines in the language `detail`, which is not their side's; of a sample, likewise."""
     SCRIPT = "script"
