@@ -99,6 +99,7 @@ case("a bell", changed(FEW, lambda s: s + "\a"), Kind.CONTROL, 3, 7, "src")
 case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTROL, 3, 7, "tgt")
 case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
 case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
+case("lost letters", changed(FEW, str, lambda s: s + " gar?on"), Kind.LOST, 3, 7, "tgt")
 case("accents apart", changed(FEW, lambda s: s + " cafe\u0301"), Kind.DECOMPOSED, 3, 7, "src")
 NUKTA = changed(MANY, lambda s: s + " \u09dc\u09df")
 case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
@@ -215,6 +216,11 @@ def in_two_scripts(number: int) -> Pairs:
     """The corpus with its English in Greek letters, twice as long as its Portuguese."""
     greek = str.maketrans("abcdefghiklmnoprstuvwxyz", "αβκδεφγηιχλμνοπρστυβωξυζ")
     return [(f"{src} {src}".translate(greek), tgt) for src, tgt in sentences(number)]
+
+
+@pytest.mark.parametrize("end", ["? what? so?", " what?Yes", " www.it.pt/see?so=it", " 你好?我很好", " 3?a"])
+def test_question_marks_of_people_and_addresses_are_no_lost_letters(end: str, tmp_path: Path) -> None:
+    assert not of_kind(checked(changed(MANY, lambda s: s + end), tmp_path), Kind.LOST)
 
 
 @pytest.mark.parametrize("every", [100, 10, 3])

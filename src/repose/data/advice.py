@@ -92,6 +92,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Replace tabs and line separators by a space and remove the others; text such as Ã© was UTF-8 and has to be "
         "decoded as such.",
     ),
+    Kind.LOST: (
+        "Text decoded wrongly: question marks in the place of letters",
+        "Save it again where it was written, in UTF-8 (from a spreadsheet as CSV UTF-8): no conversion brings these "
+        "letters back.",
+    ),
     Kind.DECOMPOSED: (
         "Letters and accents as separate characters",
         'Compose them (unicodedata.normalize("NFC", line) in Python), in all files alike: to a model and to BLEU, é in '

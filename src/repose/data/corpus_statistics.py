@@ -38,6 +38,8 @@ _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ue000-\uf8ff\ufeff\ufff9-\uffff]"
     "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was read as Latin-1 or Windows-1252
 )
+_MARK_IN_WORD = re.compile(r"(?<!\S)[^\W\d_]+\?([^\W\d_])")
+"""Of words that begin with letters: addresses have question marks, too."""
 _NUMBER = re.compile(r"\d+")
 _LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
 """What the command in `repose.data.advice` takes away."""
@@ -237,6 +239,8 @@ class CorpusStatistics:
             self._tally(Kind.TOKENISED, side).add(row)
         if _CONTROL.search(text):
             self._tally(Kind.CONTROL, side).add(row)
+        if "?" in text and any(mark[1].islower() for mark in _MARK_IN_WORD.finditer(text)):
+            self._tally(Kind.LOST, side).add(row)
         if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):  # other letters have no one form
             self._tally(Kind.DECOMPOSED, side).add(row)
         if tag := _TAG.match(text):

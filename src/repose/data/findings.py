@@ -54,6 +54,8 @@ class Kind(enum.StrEnum):
     """Lines that begin with `detail`, or with a tag such as it."""
     CONTROL = "control"
     """Lines with control characters, invisible marks, or what is left of text that was decoded wrongly."""
+    LOST = "lost"
+    """Lines with a question mark inside a word, as an encoding leaves it that does not have the letter."""
     DECOMPOSED = "decomposed"
     """Lines that Unicode's normal form NFC makes shorter: letters and their accents as characters of their own."""
     COLUMN_NAMES = "column_names"
