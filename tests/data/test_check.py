@@ -1,12 +1,14 @@
 """Crafted corpora, each with one thing wrong: what the check finds, how often, and on which line of the file."""
 
 import gzip
+import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from repose.data import corpus_statistics
+from repose.data.advice import WITHOUT_NUMBERS
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
 from repose.data.readers import PairReader, write_pairs
@@ -53,6 +55,14 @@ def changed(lines: Sequence[int], src: Callable[[str], str], tgt: Callable[[str]
     return pairs
 
 
+def numbered(beginning: str) -> Pairs:
+    """The same corpus, with a number before the sources of all lines but two."""
+    return [
+        (src if line in (50, 51) else beginning.format(line) + src, tgt)
+        for line, (src, tgt) in enumerate(sentences(200), 1)
+    ]
+
+
 def of_kind(check: CorpusCheck, kind: Kind) -> list[Finding]:
     return [finding for finding in check.findings if finding.kind is kind]
 
@@ -81,11 +91,15 @@ case("tags inside", changed(FEW, lambda s: s + " <b>here</b>"), Kind.MARKUP, 3, 
 case("a language tag", changed(range(1, 201), lambda s: "<2en> " + s), Kind.PREFIX, 200, 1, "src", "<2en>")
 case("a tag on some", changed(MANY, lambda s: ">>en<< " + s), Kind.PREFIX, 198, 3, "src", ">>en<<")
 case("a constant word", changed(MANY, lambda s: "Ich " + s), Kind.PREFIX, 198, 3, "src", "Ich")
+case("numbers", numbered("{}. "), Kind.NUMBERED, 198, 1, "src", "1.")
+case("numbers in brackets", numbered("({})"), Kind.NUMBERED, 198, 1, "src", "(1)")
+case("numbers and tabs", numbered("{}\t"), Kind.NUMBERED, 198, 1, "src", "1")
 case("a prefix without a space", changed(range(1, 201), lambda s: "en:" + s), Kind.PREFIX, 200, 1, "src", "en:")
 case("a bell", changed(FEW, lambda s: s + "\a"), Kind.CONTROL, 3, 7, "src")
 case("a zero-width space", changed(FEW, str, lambda s: "\u200b" + s), Kind.CONTROL, 3, 7, "tgt")
 case("a replacement character", changed(FEW, lambda s: s + "\ufffd"), Kind.CONTROL, 3, 7, "src")
 case("UTF-8 as Latin-1", changed([9], str, lambda s: s + "caf\u00c3\u00a9"), Kind.CONTROL, 1, 9, "tgt")
+case("lost letters", changed(FEW, str, lambda s: s + " gar?on"), Kind.LOST, 3, 7, "tgt")
 case("accents apart", changed(FEW, lambda s: s + " cafe\u0301"), Kind.DECOMPOSED, 3, 7, "src")
 NUKTA = changed(MANY, lambda s: s + " \u09dc\u09df")
 case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
@@ -118,6 +132,11 @@ case(
     3,
     7,
 )
+case("two translations", changed(FEW, str, lambda s: f"{s} / sim, {s}."), Kind.ALTERNATIVES, 3, 7, "tgt")
+case("three sources", changed(FEW, lambda s: f"Oh, {s}! | {s} | so"), Kind.ALTERNATIVES, 3, 7, "src")
+case("explanations", changed(FEW, str, lambda s: s + " (informal)."), Kind.EXPLAINED, 3, 7, "tgt", "(informal)")
+case("in square brackets", changed(FEW, lambda s: s + " [coll.]"), Kind.EXPLAINED, 3, 7, "src", "[coll.]")
+case("in wide brackets", changed(FEW, lambda s: s + "（口语）。"), Kind.EXPLAINED, 3, 7, "src", "（口语）")
 case("too long", changed([5, 6], lambda s: "so " * 101 + s, lambda s: "e " * 150 + s), Kind.LONG, 2, 5)
 case("no words", changed(FEW, lambda _: "...", lambda _: "!!!"), Kind.WORDLESS, 3, 7)
 case("empty", changed(FEW, lambda _: " "), Kind.UNUSABLE, 3, 7, detail="source empty")
@@ -128,6 +147,51 @@ case("another script", changed(FEW, str, lambda _: "Кот видит дом"), 
 def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
     pairs, expected = CASES[name]
     assert of_kind(checked(pairs, tmp_path), expected.kind) == [expected]
+
+
+@pytest.mark.parametrize("beginning", ["{}. ", "{}) ", "({}) ", "{}: ", "{}\t", " {} "])
+def test_numbers_of_lines_are_taken_away_by_the_command_that_is_advised(beginning: str, tmp_path: Path) -> None:
+    pairs = [(beginning.format(line) + src, tgt) for line, (src, tgt) in enumerate(sentences(200), 1)]
+    assert of_kind(checked(pairs, tmp_path), Kind.NUMBERED)
+    command = f"{WITHOUT_NUMBERS} c.src"
+    without = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert without.splitlines() == [src for src, _ in sentences(200)]
+
+
+def test_numbers_that_do_not_rise_are_those_of_sentences(tmp_path: Path) -> None:
+    pairs = [(f"{line * 89 % 200} {src}", tgt) for line, (src, tgt) in enumerate(sentences(200), 1)]
+    assert not of_kind(checked(pairs, tmp_path), Kind.NUMBERED)
+    rising = [(f"{line} {src}", tgt) for line, (src, tgt) in enumerate(sentences(9), 1)]
+    assert not of_kind(checked(rising, tmp_path), Kind.NUMBERED)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"),
+    [
+        ("{} on 9 / 11", "{} no 11 de setembro"),
+        ("{} and/or", "{} e"),
+        ("{} / so it is", "{} / assim é"),
+        ("{} | so it is", "{}/assim é"),
+    ],
+)
+def test_a_sign_on_both_sides_or_within_a_word_parts_no_alternatives(src: str, tgt: str, tmp_path: Path) -> None:
+    assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.ALTERNATIVES)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt"),
+    [
+        ("{} (again)", "{} (outra vez)"),
+        ("{} (again)", "[Outra vez] {}"),
+        ("{} (again) and so on", "{} outra vez"),
+        ("(Laughter)", "{}"),
+        ("{} (in a list", "{}"),
+    ],
+)
+def test_brackets_on_both_sides_or_around_or_within_a_sentence_explain_nothing(
+    src: str, tgt: str, tmp_path: Path
+) -> None:
+    assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.EXPLAINED)
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
@@ -146,6 +210,48 @@ def test_a_set_whose_files_are_swapped_is_found(tmp_path: Path) -> None:
     assert not of_kind(check_corpus({"train": sets["train"], "test": sets["train"]}), Kind.OTHER_SCRIPT)
     further = {"train": sets["train"], "also0": sets["valid"]}  # of another direction or language
     assert not of_kind(check_corpus(further), Kind.OTHER_SCRIPT)
+
+
+def in_two_scripts(number: int) -> Pairs:
+    """The corpus with its English in Greek letters, twice as long as its Portuguese."""
+    greek = str.maketrans("abcdefghiklmnoprstuvwxyz", "αβκδεφγηιχλμνοπρστυβωξυζ")
+    return [(f"{src} {src}".translate(greek), tgt) for src, tgt in sentences(number)]
+
+
+@pytest.mark.parametrize("end", ["? what? so?", " what?Yes", " www.it.pt/see?so=it", " 你好?我很好", " 3?a"])
+def test_question_marks_of_people_and_addresses_are_no_lost_letters(end: str, tmp_path: Path) -> None:
+    assert not of_kind(checked(changed(MANY, lambda s: s + end), tmp_path), Kind.LOST)
+
+
+@pytest.mark.parametrize("every", [100, 10, 3, 2])
+def test_pairs_in_the_other_direction_are_nothing_else(every: int, tmp_path: Path) -> None:
+    by_length = sorted(in_two_scripts(900), key=lambda pair: len(pair[0]))  # so that a pair may fit the next one
+    pairs = [(tgt, src) if row % every == 1 else (src, tgt) for row, (src, tgt) in enumerate(by_length)]
+    number = len(range(1, 900, every))
+    (found,) = checked(pairs, tmp_path).findings
+    assert found == Finding(kind=Kind.REVERSED, split="train", count=number, of=900, line=2, detail="Latin to Greek")
+    assert not of_kind(checked([(tgt, src) for src, tgt in in_two_scripts(900)], tmp_path), Kind.REVERSED)
+
+
+def test_languages_are_those_of_the_pairs_in_the_right_direction(tmp_path: Path) -> None:
+    def identify(text: str) -> tuple[str, float]:
+        return ("pt" if text.lower() < "α" else "el"), 1.0
+
+    long = [(src * 2, f"{tgt} {tgt} {tgt} {tgt}") for src, tgt in in_two_scripts(600)]
+    pairs = [(tgt, src) if row % 3 == 1 else (src, tgt) for row, (src, tgt) in enumerate(long)]
+    found = checked(pairs, tmp_path, identify)
+    assert {one.kind for one in found.findings} == {Kind.REVERSED}
+    assert found.detected == ("el", "pt")
+
+
+def test_a_language_of_two_scripts_has_no_direction(tmp_path: Path) -> None:
+    """Half of each side's lines, and of any pairing of scripts a quarter."""
+    greek = [src for src, _ in in_two_scripts(402)]
+    pairs = [
+        (src if row & 1 else greek[row], tgt if row & 2 else greek[-row])
+        for row, (src, tgt) in enumerate(sentences(402)[2:], 2)
+    ]
+    assert not of_kind(checked(pairs, tmp_path), Kind.REVERSED)
 
 
 def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Path) -> None:

@@ -348,6 +348,9 @@ def test_other_encodings(corpus, bad):
 def test_a_spreadsheet_in_another_encoding_says_how_to_save_it(tmp_path):
     (tmp_path / "a.csv").write_bytes("Straße;street\n".encode("cp1252"))
     fails([tmp_path / "a.csv"], "not UTF-8", "in Excel by saving it as CSV UTF-8")
+    fails(
+        [tmp_path / "a.csv"], "cp1254 for Turkish", "; if letters have become ? in it, no conversion brings them back"
+    )
 
 
 def test_missing_files_and_folders(corpus, tmp_path):

@@ -351,7 +351,7 @@ def test_the_languages_of_a_corpus(tmx, texts, name, fields, languages):
 
 def test_a_check_counts_units(tmx):
     """Of which each has several lines in the file."""
-    whole = [unit({"en": f"{n} and {n}", "pt": f"{n} e {n}"}) for n in range(20)]
+    whole = [unit({"en": f"{n} and {n}", "pt": f"{n} e {n}"}) for n in range(20, 0, -1)]
     path = tmx(*whole, unit({"en": "Empty.", "pt": ""}), own="en")
     found = check_corpus({"train": PairReader([path])})
     assert [where(finding) for finding in found.findings] == ["1 training pair (4.8 %; target empty, first unit 21)"]

@@ -13,6 +13,8 @@ _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic"
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
 NAME_COLUMNS = "say which side is the source (--src-field and --tgt-field, or a first line that names both columns)"
 """What to do where one file has both sides, in the wrong order."""
+WITHOUT_NUMBERS = r"sed -E 's/^ *\(?[0-9]+[.):[:space:]]+//'"
+"""The command that takes away the numbers with which lines begin."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
@@ -27,6 +29,10 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "In the language of the other side",
         "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
         f"file, {NAME_COLUMNS}.",
+    ),
+    Kind.REVERSED: (
+        "In the other direction than most: each side in the script of the other",
+        "Swap source and target of these pairs, or of all others if these are right: a model learns one direction.",
     ),
     Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
@@ -72,6 +78,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "or set corpus.pretokenized=true to keep it.",
     ),
     Kind.MARKUP: ("Tags", "Remove the tags, and the lines that hold nothing else."),
+    Kind.NUMBERED: (
+        "Lines are numbered",
+        f"Remove the numbers, since a model learns to write them: from a text file with `{WITHOUT_NUMBERS} OLD > NEW`, "
+        "from a table in the spreadsheet.",
+    ),
     Kind.PREFIX: (
         "The same beginning",
         "Cut it off, unless the sentences really begin so, or it is a language tag that you mean to type before each.",
@@ -80,6 +91,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Control characters, invisible marks, or text decoded wrongly",
         "Replace tabs and line separators by a space and remove the others; text such as Ã© was UTF-8 and has to be "
         "decoded as such.",
+    ),
+    Kind.LOST: (
+        "Text decoded wrongly: question marks in the place of letters",
+        "Save it again where it was written, in UTF-8 (from a spreadsheet as CSV UTF-8): no conversion brings these "
+        "letters back.",
     ),
     Kind.DECOMPOSED: (
         "Letters and accents as separate characters",
@@ -97,6 +113,14 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.RETRANSLATED: (
         "A sentence again, with another translation",
         "Fine where it is meant, but see that the files are aligned: a score knows only one translation.",
+    ),
+    Kind.ALTERNATIVES: (
+        "Several sentences with / or | between them, on one side only",
+        "Make a pair of each of them, with the same other side: a model learns to write several translations at once.",
+    ),
+    Kind.EXPLAINED: (
+        "Brackets at the end that the other side does not have",
+        "Remove explanations with their brackets: a model learns to write them, and nobody types them into a source.",
     ),
     Kind.UNEQUAL: (
         "One side is far longer than the other",

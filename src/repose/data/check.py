@@ -31,6 +31,7 @@ UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
 SHORT_PAIR = 40
 """Characters of both sides together: everyone says "Thank you.", so shorter pairs may be in two sets."""
 _LEAST_SHARE: Mapping[Kind, float] = {
+    Kind.REVERSED: 0.002,
     Kind.LANGUAGE: 0.005,
     Kind.SCRIPT: 0.002,
     Kind.IDENTICAL: 0.005,
@@ -42,18 +43,32 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.QUOTED: 0.01,
     Kind.TOKENISED: 0.1,
     Kind.MARKUP: 0.001,
+    Kind.NUMBERED: 0.9,
     Kind.PREFIX: 0.1,
     Kind.CONTROL: 0.0001,
+    Kind.LOST: 0.005,
     Kind.DECOMPOSED: 0.0001,
     Kind.REPEATED: 0.02,
     Kind.RETRANSLATED: 0.2,
+    Kind.ALTERNATIVES: 0.01,
+    Kind.EXPLAINED: 0.01,
     Kind.UNEQUAL: 0.01,
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
 }
 """What is rarer is not reported. The shares are chosen so that what people see when they read the corpora of
 results/corpus-check.json is reported, and nothing of the clean ones."""
-_LEAST_COUNT: Mapping[Kind, int] = {Kind.LANGUAGE: 3, Kind.SCRIPT: 2, Kind.QUOTED: 3, Kind.PREFIX: 10}
+_LEAST_COUNT: Mapping[Kind, int] = {
+    Kind.REVERSED: 2,
+    Kind.LANGUAGE: 3,
+    Kind.SCRIPT: 2,
+    Kind.QUOTED: 3,
+    Kind.LOST: 3,
+    Kind.NUMBERED: 10,
+    Kind.PREFIX: 10,
+    Kind.ALTERNATIVES: 3,
+    Kind.EXPLAINED: 3,
+}
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
@@ -124,7 +139,7 @@ def _read(reader: PairReader) -> CorpusStatistics:
 
 def _slip(seen: CorpusStatistics) -> Slip | None:
     src, tgt = (seen.sides[side] for side in SIDES)
-    return find_slip((src.lengths, tgt.lengths), (src.numbers, tgt.numbers))
+    return find_slip(seen.turned(src.lengths, tgt.lengths), seen.turned(src.numbers, tgt.numbers))
 
 
 def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str = "", amount: int = 0) -> list[Finding]:
@@ -151,16 +166,19 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
-    """Repetitions, lengths and slips."""
-    src, tgt = (seen.sides[side] for side in SIDES)
-    is_pair = src.lengths > 0
+    """Directions, repetitions, lengths and slips."""
+    src, tgt = seen.turned(*(seen.sides[side].lengths for side in SIDES))
+    is_pair = src > 0
+    if (reverse := seen.is_reversed).any():
+        direction = " to ".join(script_name(int(seen.sides[side].scripts[reverse.argmax()])) for side in SIDES)
+        yield from _where(Kind.REVERSED, "", reverse, seen.pairs, direction)
     repeated = _repeats(_pair_keys(seen)) & is_pair
     yield from _where(Kind.REPEATED, "", repeated, seen.pairs)
     for side in SIDES:
         yield from _where(Kind.RETRANSLATED, side, _repeats(seen.sides[side].keys) & is_pair & ~repeated, seen.pairs)
-    ratios = np.log((tgt.lengths + 5.0) / (src.lengths + 5.0))
+    ratios = np.log((tgt + 5.0) / (src + 5.0))
     usual = np.median(ratios[is_pair]) if seen.pairs else 0.0
-    unequal = (np.abs(ratios - usual) > np.log(UNEQUAL)) & (np.maximum(src.lengths, tgt.lengths) >= UNEQUAL_CHARACTERS)
+    unequal = (np.abs(ratios - usual) > np.log(UNEQUAL)) & (np.maximum(src, tgt) >= UNEQUAL_CHARACTERS)
     yield from _where(Kind.UNEQUAL, "", unequal & is_pair, seen.pairs)
     if slip := _slip(seen):
         count = int(is_pair[slip.start : slip.end].sum())
@@ -168,11 +186,12 @@ def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
-    """Their quotes, how lines begin, where no tag was seen, and their script."""
+    """Their quotes and numbers, how lines begin, where no tag was seen, and their script."""
     for side in SIDES:
         one = seen.sides[side]
         if one.is_of_spreadsheet:
             yield from _finding(Kind.QUOTED, side, one.quoted.count, seen.pairs, one.quoted.row)
+        yield from _finding(Kind.NUMBERED, side, one.numbered.count, seen.pairs, one.numbered.row, one.numbered.detail)
         first = max(one.first_words.values(), key=lambda tally: tally.count, default=None)
         if (Kind.PREFIX, side, "") in seen.tallies or first is None:
             pass
@@ -180,7 +199,7 @@ def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
             yield from _finding(Kind.PREFIX, side, first.count, seen.pairs, first.row, first.detail)
         elif one.prefix and not (one.is_of_spreadsheet and one.prefix == '"'):
             yield from _finding(Kind.PREFIX, side, seen.pairs, seen.pairs, first.row, one.prefix)
-        other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, _own_scripts(one.scripts))
+        other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, _own_scripts(one.scripts)) & ~seen.is_reversed
         if other.any():
             yield from _where(Kind.SCRIPT, side, other, seen.pairs, script_name(int(one.scripts[other.argmax()])))
 
@@ -229,7 +248,7 @@ def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     """Languages of long lines, of sides that have some of them, `fewest` at least."""
     sure: Sure = {}
     for side in SIDES:
-        sample = seen.sides[side].sample if len(seen.sides[side].sample) >= fewest else []
+        sample = lines if len(lines := seen.sample(side)) >= fewest else []
         found = [(row, *identify(text)) for row, text in sample]
         sure[side] = [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
     return sure
@@ -246,13 +265,13 @@ def _detected(sure: Sure) -> tuple[str, str]:
 
 def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
     """Languages of long lines: one of both sides, the other side's, or another than the side's."""
-    sure = {side: lines * (len(seen.sides[side].sample) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
+    sure = {side: lines * (len(seen.sample(side)) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
     usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
 
     def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
         row = next(row for row, other in sure[side] if other == language)
-        of = len(seen.sides[side].sample)
+        of = len(seen.sample(side))
         return _finding(kind, "" if of_pair else side, counts[side][language], of, row, language)
 
     if usual["src"][0] == usual["tgt"][0] != UNKNOWN:

@@ -3,8 +3,10 @@
 import re
 import unicodedata
 from array import array
+from collections import Counter
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,8 @@ _SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
 """At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
 so many characters."""
 
+_TWO_SCRIPTS = 0.75
+"""Share of the pairs in one same two scripts, in either direction, from which on one of the directions is wrong."""
 _SPREADSHEET = 0.1
 """A spreadsheet quotes whatever has a quote, and doubles it: for each line that is quoted no more other lines than so
 many have one, or no fewer have doubled ones."""
@@ -34,9 +38,18 @@ _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ue000-\uf8ff\ufeff\ufff9-\uffff]"
     "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was read as Latin-1 or Windows-1252
 )
+_MARK_IN_WORD = re.compile(r"(?<!\S)[^\W\d_]+\?([^\W\d_])")
+"""Of words that begin with letters: addresses have question marks, too."""
 _NUMBER = re.compile(r"\d+")
+_LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
+"""What the command in `repose.data.advice` takes away."""
+_BETWEEN_ALTERNATIVES = re.compile(r"(?<![\d ]) [/|] (?![\d ])")
+"""Not as in "9 / 11", which tokenisers write."""
+_BRACKET = re.compile(r"[(\[（［]")
+_IN_BRACKETS_AT_END = re.compile(r"\w\W*?([(\[（［][^(\[（［]{1,60}[)\]）］])[^\w(\[（［]*$")
 _WORD_CHARACTER = re.compile(r"[^\W_]")
 _LATIN = re.compile("[A-Za-z]")
+_T = TypeVar("_T", bound=np.generic)
 
 
 @dataclass
@@ -64,12 +77,15 @@ class SideStatistics:
         self.first_words: dict[str, Tally] = {}
         self.prefix: str | None = None
         """With which all sentences begin."""
+        self.numbered = Tally()
+        """Lines that begin with a larger number than the one before."""
         self.sample: list[tuple[int, str]] = []
         """Rows and texts of long lines, evenly spread."""
         self.quoted = Tally()
         """Lines as a spreadsheet quotes them, and people now and then."""
         self._doubled = self._otherwise_quoted = 0
         self._every, self._long_lines = 1, 0
+        self._line_number = -1
 
     def add(self, row: int, text: str) -> list[str]:
         """Take in a sentence; its words in lower case."""
@@ -78,6 +94,10 @@ class SideStatistics:
             self.first_words.setdefault(first, Tally()).add(row, text.split(maxsplit=1)[0])
         if self.prefix is None or not text.startswith(self.prefix):
             self.prefix = text if self.prefix is None else _common(self.prefix, text)
+        if found := _LINE_NUMBER.match(text):
+            if int(found[1]) > self._line_number:
+                self.numbered.add(row, found[0].strip())
+            self._line_number = int(found[1])
         numbers = _NUMBER.findall(text)
         self._append(
             hash(" ".join(words)), len(text), hash(tuple(sorted(numbers))) if numbers else 0, _main_script(text)
@@ -166,6 +186,25 @@ class CorpusStatistics:
             self._pair(self.rows, *row)
         self.rows += 1
 
+    @cached_property
+    def is_reversed(self) -> NDArray[np.bool_]:
+        """(N,): which pairs are in the two scripts of most pairs, in the other direction. Read it after all rows."""
+        src, tgt = (self.sides[side].scripts for side in SIDES)
+        known = (src != NO_SCRIPT) & (tgt != NO_SCRIPT)
+        counts = Counter(zip(src[known].tolist(), tgt[known].tolist(), strict=True))
+        (one, other), most = next(iter(counts.most_common(1)), ((NO_SCRIPT, NO_SCRIPT), 0))
+        if one == other or most + counts[other, one] < _TWO_SCRIPTS * counts.total():
+            return np.zeros(len(src), dtype=bool)
+        return (src == other) & (tgt == one)
+
+    def turned(self, src: NDArray[_T], tgt: NDArray[_T]) -> tuple[NDArray[_T], NDArray[_T]]:
+        """Numbers of the two sides, (N,), as if no pair were reversed."""
+        return np.where(self.is_reversed, tgt, src), np.where(self.is_reversed, src, tgt)
+
+    def sample(self, side: Side) -> list[tuple[int, str]]:
+        """Rows and texts of some long lines of a side, of pairs that are not reversed."""
+        return [(row, text) for row, text in self.sides[side].sample if not self.is_reversed[row]]
+
     def _tally(self, kind: Kind, side: str = "", reason: str = "") -> Tally:
         return self.tallies.setdefault((kind, side, reason), Tally())
 
@@ -175,10 +214,19 @@ class CorpusStatistics:
             self._tally(Kind.IDENTICAL).add(row)
         elif _is_copied(src_words, tgt_words):
             self._tally(Kind.COPIED).add(row)
+        self._beside(row, "src", src, tgt)
+        self._beside(row, "tgt", tgt, src)
         if max(len(src_words), len(tgt_words)) > LONG_WORDS or max(len(src), len(tgt)) > LONG_CHARACTERS:
             self._tally(Kind.LONG).add(row)
         if not (_WORD_CHARACTER.search(src) and _WORD_CHARACTER.search(tgt)):
             self._tally(Kind.WORDLESS).add(row)
+
+    def _beside(self, row: int, side: Side, text: str, other: str) -> None:
+        """What a sentence has and its translation has not."""
+        if _BETWEEN_ALTERNATIVES.search(text) and "/" not in other and "|" not in other:
+            self._tally(Kind.ALTERNATIVES, side).add(row)
+        if _BRACKET.search(text) and not _BRACKET.search(other) and (found := _IN_BRACKETS_AT_END.search(text)):
+            self._tally(Kind.EXPLAINED, side).add(row, found[1])
 
     def _line(self, row: int, side: Side, text: str) -> list[str]:
         if "&" in text and (entity := ENTITY.search(text)):
@@ -191,6 +239,8 @@ class CorpusStatistics:
             self._tally(Kind.TOKENISED, side).add(row)
         if _CONTROL.search(text):
             self._tally(Kind.CONTROL, side).add(row)
+        if "?" in text and any(mark[1].islower() for mark in _MARK_IN_WORD.finditer(text)):
+            self._tally(Kind.LOST, side).add(row)
         if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):  # other letters have no one form
             self._tally(Kind.DECOMPOSED, side).add(row)
         if tag := _TAG.match(text):

@@ -24,7 +24,11 @@ _PACKERS = {
     b"BZh91AY&SY": "bzip2: unpack it",
 }
 """How files begin that a program has packed, which it is, and what to do."""
-_ENCODINGS = "cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, gb18030, cp932 or cp949"
+_ENCODINGS = (
+    "cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, cp1253 for Greek, cp1254 for Turkish, "
+    "cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, gb18030, cp932 or cp949"
+)
+_LOST = "if letters have become ? in it, no conversion brings them back: save it again, from a spreadsheet as CSV UTF-8"
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
@@ -90,7 +94,7 @@ class LineReader:
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
                         f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
-                        f"{self._by_iconv('ENCODING', f', where ENCODING is, for instance, {_ENCODINGS}')}"
+                        f"{self._by_iconv('ENCODING', f', where ENCODING is, for instance, {_ENCODINGS}')}; {_LOST}"
                     ) from error
 
     def _in_utf_16(self, order: str = "") -> DataError:
