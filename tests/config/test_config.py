@@ -505,6 +505,8 @@ def test_shipped_experiments_load() -> None:
             assert found == dataclasses.replace(preset("original"), **sizes)
         elif name == "transformer-tiny":
             assert found == dataclasses.replace(preset(name), initialisation="keras")
+        elif name == "medium-data":
+            assert found == dataclasses.replace(preset("small-rotary"), dropout=0.2)
         elif name in {*RECIPES.values(), "modern-layers", "shallow-decoder", "smaller-updates"}:
             drops = {field: getattr(found, field) for field in ("dropout", "attention_output_dropout")}
             assert found == dataclasses.replace(preset("reinforced"), **drops)

@@ -20,7 +20,7 @@ def presets(
     """List the published architectures: what each is for, and its size."""
     from rich.text import Text
 
-    from repose.config.experiment import DEFAULT_PRESET, TokenizerConfig
+    from repose.config.experiment import TokenizerConfig
     from repose.model.describe import num_parameters
     from repose.model.presets import PRESETS, difference
 
@@ -32,7 +32,7 @@ def presets(
         show(
             make_table(("preset", "parameters", "what it is"), short, right=[1]),
             f"parameters are at vocabularies of {size:,}; repose describe NAME counts them, --all says what differs",
-            f"to translate, begin with the default, {DEFAULT_PRESET}; the others are for comparing",
+            "to translate, name none: `repose train` chooses by the number of pairs; they are for comparing",
         )
         return
     rows: list[tuple[str, Text, str] | None] = []
