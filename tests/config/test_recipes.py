@@ -8,6 +8,7 @@ import torch
 
 from repose.config.experiment import SECTIONS
 from repose.config.file import Origin, format_config, load, to_json
+from repose.model.presets import preset_name
 from repose.runs.arguments import RECIPES, loaded_experiment, tell_of_bf16
 from repose.runs.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
@@ -39,6 +40,17 @@ def test_a_small_corpus_has_its_recipe_and_is_told_so(few: list[Path], capsys: p
     assert loaded.experiment.tokenizer.vocab_size == 2000
     assert loaded.sources["tokenizer.vocab_size"] == Origin("file", "little-data.toml (shipped)")
     assert "# file little-data.toml (shipped)" in format_config(loaded)
+
+
+def test_a_recipe_of_another_preset_names_it(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    many = [path.rename(path.with_stem("many")) for path in few]
+    for path in many:
+        path.write_text(path.read_text(encoding="utf-8") * 160, encoding="utf-8")
+    loaded = loaded_experiment(many, None, None, None)
+    assert preset_name(loaded.experiment.architecture) == "small-rotary"
+    said = capsys.readouterr().err
+    assert "\n12,800 pairs: the recipe medium-data" in "\n" + said
+    assert "\n    architecture  preset small-rotary, dropout 0.2\n" in said
 
 
 def test_that_bf16_is_faster_is_said_once_and_to_who_has_not_chosen(

@@ -123,12 +123,12 @@ def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
     """Say what the recipe sets and the default does not: not what the command line or a preset sets over it."""
     plain, theirs = load("default").experiment, load(recipe)
     for section in SECTIONS:
-        own = [
-            f"{field} {'none' if value is None else value}"
+        own = dict.fromkeys(
+            f"preset {origin.name}" if origin.kind == "preset" else f"{field} {'none' if value is None else value}"
             for field, value in asdict(getattr(theirs.experiment, section)).items()
-            if loaded.sources[name := f"{section}.{field}"] == theirs.sources[name]
+            if (origin := loaded.sources[name := f"{section}.{field}"]) == theirs.sources[name]
             and value != getattr(getattr(plain, section), field)
-        ]
+        )
         if own:
             say(f"    {section:<13} {', '.join(own)}")
 
