@@ -169,7 +169,7 @@ class CorpusConfig:
     """Target language (a code such as "en"; "und": not stated)."""
     src_field: str = "src"
     """Column or key of the source sentence in JSONL, Parquet ("translation.pt" where they are nested), and TSV or CSV
-    with a header; in TMX its language."""
+    with a header; of any table also the column's number, from 1; in TMX its language."""
     tgt_field: str = "tgt"
     """Column or key of the target sentence, likewise."""
     splits: Literal["given", "merged"] = "given"
