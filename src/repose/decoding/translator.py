@@ -293,7 +293,7 @@ class Translator:
         limit = self.max_length
         encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
-        nothing = len(self.encode([""], to=to)[0])  # there may be no token of a text that is not blank
+        nothing = 2 if self.tag is None and to is None else 3  # START, a tag and END alone; not of blank texts only
         blank = [
             len(ids) <= nothing or not self.src_tokenizer.normalized(text).strip()
             for ids, text in zip(encoded, texts, strict=True)
