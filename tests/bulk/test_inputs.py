@@ -67,6 +67,7 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
             ("foo", "tgt"),
             r"in\.tsv, line 1: there is no field 'foo' \(present: 'src', 'tgt'\)",
         ),
+        ("a\tA\tx\n", ("1", "4"), r"in\.tsv, line 1: there are 3 columns, and 1 and 4 are no two of them"),
         ("a\tA\n", ("src", "foo"), r"in\.tsv, line 1: there is no field 'foo' \(present: 'a', 'A'\)"),
         ("DE\tfoo\n", ("de", "en"), r"in\.tsv, line 1: there is no field 'en' \(present: 'DE', 'foo'\)"),
         ("src\tenglish\na\tA\n", ("src", "tgt"), r"in\.tsv, line 1: there is no field 'tgt'"),
@@ -86,6 +87,9 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
     file.write_text("a\tA\nb\n\nc\tC\tmore\nd\tD\n")
     store, plan = planned([file], work="score", fields=("src", "tgt"))
     assert pairs_of(store, plan) == [("a", "A"), ("", ""), ("", ""), ("", ""), ("d", "D")]
+    file.write_text("x\tA\ta\ny\tB\tb\n")
+    store, plan = planned([file], work="score", fields=("3", "2"), out="numbered")
+    assert pairs_of(store, plan) == [("a", "A"), ("b", "B")]
 
 
 def test_a_damaged_file_is_not_taken_for_a_full_disk(tmp_path: Path, planned: Planned) -> None:

@@ -136,7 +136,7 @@ def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
     valid = [{"kind": "valid", "update": 8 * n, "epoch": 2 * n, "tf_loss": 3.0 - n} for n in (1, 2)]
     place = {"update": 16, "epoch": 4, "seconds": 240.0, "total": total}
     end = EndRecord(status=RunStatus.DONE, reason=EndReason.HOURS, **place, at="")
-    corpus = CorpusConfig(train=("a.de", "a b.en"))
+    corpus = CorpusConfig(train=("a b.tsv",), test=("t.de", "t.en"), src_field="de", tgt_field="en")
     experiment = Experiment(corpus=corpus, training=TrainingConfig(max_hours=4 / 60, **training))
     config = SimpleNamespace(experiment=experiment)
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(valid), end=end))
@@ -145,7 +145,8 @@ def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
     assert sentence.startswith("--minutes 4 ended the training") == (said is not None)
     assert (said or "may do better") in sentence
     if said is not None:
-        assert sentence.endswith(f"repose train a.de 'a b.en' --from {tmp_path} --out ANOTHER")
+        command = "repose train 'a b.tsv' --test t.de t.en --src-field de --tgt-field en"
+        assert sentence.endswith(f"{command} --from {tmp_path} --out ANOTHER")
 
 
 @pytest.mark.parametrize("reason", ["epochs", "patience"])

@@ -93,7 +93,7 @@ def test_a_sign_in_its_own_markup_is_no_word_that_another_one_could_replace(shou
     assert f"<span>{sign}</span>" in shout(page, backwards)
 
 
-@pytest.mark.parametrize("word", ["two", "2", "!", "25 €", "+", "4°", "1."])
+@pytest.mark.parametrize("word", ["two", "2", "!", "25 €", "+", "4°", "1.", "㎏", "㈱", "⠓⠑"])
 def test_what_a_model_reads_in_markup_is_no_sign(word: str) -> None:
     (segment,) = HtmlDocument(f"<p>one <span>{word}</span> two</p>").segments
     assert segment.text == f"one {word} two"

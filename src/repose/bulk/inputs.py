@@ -227,7 +227,7 @@ def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, i
         lines = without_mark(lines_of(file.read, MAX_LINE_BYTES))
         first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
     columns, is_header = table_columns(first[0], fields, name)
-    if not is_header and first != [[]] and not any(len(line) == 2 for line in first):
+    if not is_header and first != [[]] and not any(len(line) == columns[2] for line in first):
         raise DataError(f"{name} has not two columns but {len(first[0])}: give lines of a source, a tab and a target")
     return columns, is_header
 

@@ -47,7 +47,7 @@ def table_columns(
         if twice := [name for name in (src, tgt) if names.count(name) > 1]:
             raise DataError(f"{path}, line 1: several columns are called {twice[0]!r}: rename all but one")
         return (names.index(src), names.index(tgt), len(names)), True
-    if all(field.isdecimal() for field in fields):
+    if all(re.fullmatch("[0-9]{1,9}", field) for field in fields):
         at = [int(field) - 1 for field in fields]
         if -1 in at or max(at) >= len(first) or at[0] == at[1]:
             raise DataError(f"{path}, line 1: there are {len(first)} columns, and {src} and {tgt} are no two of them")

@@ -1,6 +1,6 @@
 """Text in, text out: a model with its tokenizers, translating and scoring sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -456,7 +456,7 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
         raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}: give one of its columns")
-    if isinstance(texts, Set):
+    if isinstance(texts, set | frozenset):
         raise ConfigError(f"{verb} takes a list of sentences, not a {type(texts).__name__}, which has no order")
     texts = list(texts)
     for place, text in enumerate(texts):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.segment import (
+    MOST_OF_A_SIGN,
     Close,
     End,
     Open,
@@ -122,7 +123,7 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
             if child.attribute("style-name") in styles and is_number(text := text_of(within)):
                 yield raised(child, text)
                 continue
-            if is_sign(text := text_of(within)):
+            if len(within) <= MOST_OF_A_SIGN and is_sign(text := text_of(within)):
                 yield sign(child, text)
                 continue
             yield Open(xml.slice(child.start, child.inner))

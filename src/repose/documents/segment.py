@@ -14,6 +14,8 @@ from repose.system.errors import DataError
 
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 """A line with its end. The last one of a text is empty."""
+MOST_OF_A_SIGN = 64
+"""Characters of what is no word; of parts, too, that hold it."""
 _BRACKETED = re.compile(r"\[\d+\]")
 _BESIDE_SIGNS = frozenset(["Mn", "Cf", "Zs", "Cc", "Sk"])
 """Categories of what makes one emoji of several characters, and of white space."""
@@ -109,15 +111,21 @@ def is_sign(text: str) -> bool:
     """Whether all that a mark holds is no word, but a tick, an arrow, an icon, or a number in square brackets: a
     translation may have no word for it, and another one must not take its place."""
     shown = text.strip()
+    if len(text) > MOST_OF_A_SIGN or has_letters(unicodedata.normalize("NFKC", shown)):
+        return False  # of ㎏ and ㈱, too
     signs = [character for character in shown if _is_drawn(character)]
     others = [character for character in shown if unicodedata.category(character) not in _BESIDE_SIGNS]
     return (bool(signs) and signs == others) or _BRACKETED.fullmatch(shown) is not None
 
 
 def _is_drawn(character: str) -> bool:
-    """Of arrows, shapes, dingbats, emoji and fonts of icons; not ©, °, + or ≤."""
+    """Of arrows, shapes, dingbats, emoji and fonts of icons; not ©, °, +, ≤, or a letter of Braille."""
     kind = unicodedata.category(character)
-    return character >= "←" and (kind in ("So", "Co") or (kind == "Sm" and "ARROW" in unicodedata.name(character, "")))
+    return (
+        character >= "←"
+        and not "\u2800" <= character < "\u2900"
+        and (kind in ("So", "Co") or (kind == "Sm" and "ARROW" in unicodedata.name(character, "")))
+    )
 
 
 def sign(source: object, text: str) -> Point:

@@ -5,13 +5,13 @@ What stands in fields and tracked changes is in more than runs (`repose.document
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from repose.data.scripts import has_letters
 from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
-from repose.documents.segment import Close, End, Open, Piece, Placed, Point, is_sign, sign
+from repose.documents.segment import MOST_OF_A_SIGN, Close, End, Open, Piece, Placed, Point, is_sign, sign
 from repose.documents.xml_source import Element, Xml
 
 _MAIN = (
@@ -106,7 +106,7 @@ def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
 def _around(xml: Xml, element: Element, content: Element, inner: int) -> Iterator[_Atom]:
     """An element, which its `content` begins at `inner` in; as a whole where that is a sign, or a field's number."""
     within = list(_atoms(xml, content))
-    text = _text(within)
+    text = _short_text(within, 0, len(within))
     if is_sign(text) or (element.name == "w:fldSimple" and _is_value(text)):
         yield sign(((element, None),), text)
         return
@@ -115,8 +115,13 @@ def _around(xml: Xml, element: Element, content: Element, inner: int) -> Iterato
     yield Close(((xml.slice(content.closes, element.end), None),))
 
 
-def _text(atoms: Iterable[_Atom]) -> str:
-    return "".join(atom.text for atom in atoms if isinstance(atom, RunLetters))
+def _short_text(atoms: Sequence[_Atom], start: int, end: int) -> str:
+    """What is read in some of the atoms; nothing where it is more than a sign or a number would be."""
+    if end - start > MOST_OF_A_SIGN:
+        return ""
+    letters = (atom.text for atom in atoms[start:end] if isinstance(atom, RunLetters))
+    text = "".join(piece[: MOST_OF_A_SIGN + 1] for piece in letters)
+    return text if len(text) <= MOST_OF_A_SIGN else ""
 
 
 def _is_value(text: str) -> bool:
@@ -227,7 +232,7 @@ def _without_fields(atoms: Sequence[_Atom]) -> Iterator[RunLetters | Open | Clos
             place = torn[place]
         elif place in fields:
             shows, end = fields[place]
-            if _is_value(text := _text(atoms[shows : end + 1])):
+            if _is_value(text := _short_text(atoms, shows, end + 1)):
                 yield sign(tuple(raw for part in atoms[place : end + 1] for raw in _raw(part)), text)
                 place = end + 1
                 continue

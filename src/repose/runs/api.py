@@ -3,7 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -199,7 +199,7 @@ def _paths(files: Files) -> list[Path]:
     if wrong := [one for one in given if not isinstance(one, str | os.PathLike)]:
         what = type(wrong[0]).__name__
         raise ConfigError(f"pairs are read from files, and {what} names none: write them to one first")
-    if isinstance(files, Set):
+    if isinstance(files, set | frozenset):
         raise ConfigError(f"files are a list, source first, not a {type(files).__name__}, which has no order")
     if not given:
         raise ConfigError("a list of files is empty: name files in it, or leave it out")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
 from repose.system.terminal import duration, quoted
@@ -28,6 +28,19 @@ def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
         )
 
 
+def _corpus(corpus: CorpusConfig) -> str:
+    """The arguments of a command that trains on the same corpus."""
+    usual = CorpusConfig()
+    parts = [*map(quoted, corpus.train)] if corpus.name is None else ["--set", f"corpus.name={corpus.name}"]
+    for name in ("valid", "test", "synthetic"):
+        if files := getattr(corpus, name):
+            parts += [f"--{name}", *map(quoted, files)]
+    for name in ("src_field", "tgt_field"):
+        if (field := getattr(corpus, name)) != getattr(usual, name):
+            parts += [f"--{name.replace('_', '-')}", quoted(field)]
+    return "".join(f"{part} " for part in parts)
+
+
 def _longer_training(records: Records, training: TrainingConfig) -> str | None:
     """Advice where a training reached its limit and was never better than at its last validation."""
     by_chrf = training.best_by == "chrf"
@@ -42,9 +55,7 @@ def _longer_training(records: Records, training: TrainingConfig) -> str | None:
 
 def _cut_short(folder: Path, records: Records, experiment: Experiment) -> str | None:
     """How much of a training the clock left out, where other limits say how long it would be."""
-    end, training, named = records.end, experiment.training, experiment.corpus.name
-    files = (quoted(file) for file in experiment.corpus.train)
-    corpus = "".join(f"{part} " for part in (files if named is None else ("--set", f"corpus.name={named}")))
+    end, training = records.end, experiment.training
     if end is None or end.reason is not EndReason.HOURS or end.total is None or end.total <= end.update:
         return None
     reached = f"after {end.update:,} of {end.total:,} updates"
@@ -55,5 +66,5 @@ def _cut_short(folder: Path, records: Records, experiment: Experiment) -> str | 
     return (
         f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
         f"go on for {bound} {left}; for a better model, train with another --out and without --minutes, or train "
-        f"this one further: repose train {corpus}--from {quoted(folder)} --out ANOTHER"
+        f"this one further: repose train {_corpus(experiment.corpus)}--from {quoted(folder)} --out ANOTHER"
     )

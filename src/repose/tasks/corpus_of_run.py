@@ -9,7 +9,7 @@ from repose.data.splits import same_sentence
 from repose.data.tags import MARK
 from repose.runs.folder import RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
-from repose.system.errors import CheckpointError, DataError
+from repose.system.errors import CheckpointError, DataError, WriteError
 from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
@@ -37,12 +37,12 @@ def corpus_of(run: RunFolder, split: str) -> CorpusData:
 
 
 def num_trained_on(folder: Path, sources: Iterable[str]) -> int:
-    """How many of these sources a run was trained on, translations aside; 0 where its text is not in the cache, or the
-    folder holds a model alone."""
+    """How many of these sources a run was trained on, translations aside; 0 where its text is not to be had from the
+    cache, or the folder holds a model alone."""
     run = RunFolder(folder)
     try:
         data = kept_corpus(run.config().data)
-    except (CheckpointError, DataError):
+    except (CheckpointError, DataError, WriteError):
         return 0
     if data is None or not data.has_text("train"):
         return 0
