@@ -384,6 +384,13 @@ def test_a_sign_of_an_opendocument_is_no_word(shouted_bytes: Shout) -> None:
     assert sign in member(found, "content.xml")
 
 
+def test_fields_within_fields_without_end_are_all_kept(shouted_bytes: Shout) -> None:
+    fields = f"{(BEGIN + SEPARATE) * 2_000}{run('word')}{END * 2_000}"
+    found = body(shouted_bytes(read_docx(docx(f"<w:p>{run('one ')}{fields}</w:p>"))))
+    assert [found.count(bound) for bound in (BEGIN, SEPARATE, END)] == [2_000] * 3
+    assert [text for text in re.findall(">([^<>]+)<", found) if text.strip()] == ["ONE", "word"]
+
+
 def test_a_field_of_several_paragraphs_is_translated(shouted_bytes: Shout) -> None:
     text = f"<w:p>{BEGIN}{INSTRUCTION}{SEPARATE}{run('one')}</w:p><w:p>{run('two')}{END}</w:p>"
     found = body(shouted_bytes(read_docx(docx(text))))

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from repose.data.scripts import has_letters
 from repose.documents.office import OfficeDocument, XmlFormat
 from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
-from repose.documents.segment import MOST_OF_A_SIGN, Close, End, Open, Piece, Placed, Point, is_sign, sign
+from repose.documents.segment import MOST_DEPTH, MOST_OF_A_SIGN, Close, End, Open, Piece, Placed, Point, is_sign, sign
 from repose.documents.xml_source import Element, Xml
 
 _MAIN = (
@@ -170,7 +170,8 @@ def _raises(look: Element) -> bool:
 
 
 def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
-    """Of each field that begins, shows and ends in one paragraph and element: by its place, those of the others."""
+    """Of each field that begins, shows and ends in one paragraph and element, and not too deep in others: by its place,
+    those of the others."""
     fields: dict[int, tuple[int, int]] = {}
     begun: list[list[int]] = [[]]  # by element
     shows: dict[int, int] = {}
@@ -186,7 +187,7 @@ def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
                 shows.setdefault(begun[-1][-1], place)
             case _Bound("end") if begun[-1]:
                 start = begun[-1].pop()
-                if start in shows:
+                if start in shows and len(begun[-1]) < MOST_DEPTH:
                     fields[start] = shows[start], place
     return fields
 
