@@ -110,8 +110,8 @@ def test_sets_that_a_model_was_trained_on_are_told(trained: Path, run: Run, tmp_
     options = ("--workers", "1", "--set", "training.epochs=1")
     for files, said in ((tmp_path / "corrected.tsv", True), (new, False)):
         _, _, err = run("train", "--from", trained, files, "--out", tmp_path / files.stem, *options)
-        found = re.findall(rf"{re.escape(str(trained))} was trained on (\d+) of (\d+) (valid|test) sources", err)
-        assert [name for _, _, name in found] == ["valid", "test"] * said
+        found = re.findall(rf"{re.escape(str(trained))} was trained on (\d+) of (\d+) (validation|test) sources", err)
+        assert [name for _, _, name in found] == ["validation", "test"] * said
         assert all(int(number) > 0.5 * int(of) for number, of, _ in found)
     (_, out, _), (_, own, _) = (run("evaluate", trained, file) for file in (new, trained.parent / "first.tsv"))
     assert "was trained on" not in out

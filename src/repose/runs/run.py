@@ -171,11 +171,11 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
 
 def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
     """Say of sets that the model to begin with was trained on parts of, as where a corrected corpus is split anew."""
-    for split in filter(data.has_text, ("valid", "test")):
-        sources = data.text(split)[0]
+    for split, name in (("valid", "validation"), ("test", "test")):
+        sources = data.text(split)[0] if data.has_text(split) else []
         if (number := num_trained_on(start, sources)) >= max(1, TRAINED_ON_SHARE * len(sources)):
             say(
-                f"WARNING: {start} was trained on {number:,} of {counted(len(sources), f'{split} source')}, so scores "
+                f"WARNING: {start} was trained on {number:,} of {counted(len(sources), f'{name} source')}, so scores "
                 f"of that set will be too high: name pairs that neither training has seen (--valid and --test)"
             )
 

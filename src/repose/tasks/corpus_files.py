@@ -147,7 +147,7 @@ def fields_for(files: Sequence[Path], fields: Pair, languages: Pair) -> Pair:
     if fields == FIELDS or first(fields) is not None:
         return fields
     row = first(FIELDS)
-    is_header = row is not None and any(plain_name(cell) in map(plain_name, fields) for cell in row)
+    is_header = isinstance(row, tuple) and any(plain_name(cell) in map(plain_name, fields) for cell in row)
     return fields if row is None or is_header else FIELDS
 
 
