@@ -1189,7 +1189,7 @@ def test_presets_are_a_short_table(run: Run) -> None:
     assert out.count("\n") < 45
     assert max(map(len, out.splitlines())) < 125
     assert re.search(r"│ reinforced +│ +\d\.\d M │ reinforced position", out)
-    assert "to translate, name none: `repose train` chooses" in out
+    assert "to translate, leave --preset out: `repose train` chooses" in out
     assert "arXiv 2410.04731" in run("presets", "--all")[1]
     assert "arXiv" not in out
 

@@ -32,7 +32,7 @@ def presets(
         show(
             make_table(("preset", "parameters", "what it is"), short, right=[1]),
             f"parameters are at vocabularies of {size:,}; repose describe NAME counts them, --all says what differs",
-            "to translate, name none: `repose train` chooses by the number of pairs; they are for comparing",
+            "to translate, leave --preset out: `repose train` chooses a model by the number of pairs",
         )
         return
     rows: list[tuple[str, Text, str] | None] = []

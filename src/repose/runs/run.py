@@ -171,9 +171,10 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
 
 def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
     """Say of sets that the model to begin with was trained on parts of, as where a corrected corpus is split anew."""
-    for split, name in (("valid", "validation"), ("test", "test")):
-        sources = data.text(split)[0] if data.has_text(split) else []
-        if (number := num_trained_on(start, sources)) >= max(1, TRAINED_ON_SHARE * len(sources)):
+    splits = {"valid": "validation", "test": "test"}
+    found = {name: data.text(split)[0] for split, name in splits.items() if data.has_text(split)}
+    for (name, sources), number in zip(found.items(), num_trained_on(start, *found.values()), strict=True):
+        if number >= max(1, TRAINED_ON_SHARE * len(sources)):
             say(
                 f"WARNING: {start} was trained on {number:,} of {counted(len(sources), f'{name} source')}, so scores "
                 f"of that set will be too high: name pairs that neither training has seen (--valid and --test)"

@@ -36,18 +36,18 @@ def corpus_of(run: RunFolder, split: str) -> CorpusData:
     )
 
 
-def num_trained_on(folder: Path, sources: Iterable[str]) -> int:
-    """How many of these sources a run was trained on, translations aside; 0 where its text is not to be had from the
-    cache, or the folder holds a model alone."""
+def num_trained_on(folder: Path, *sets: Iterable[str]) -> list[int]:
+    """How many sources of each set a run was trained on, translations aside; 0 where its text is not to be had from
+    the cache, or the folder holds a model alone."""
     run = RunFolder(folder)
     try:
         data = kept_corpus(run.config().data)
     except (CheckpointError, DataError, WriteError):
-        return 0
+        data = None
     if data is None or not data.has_text("train"):
-        return 0
+        return [0] * len(sets)
     trained_on = {same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]}
-    return sum(same_sentence(source) in trained_on for source in sources)
+    return [sum(same_sentence(source) in trained_on for source in sources) for sources in sets]
 
 
 def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:

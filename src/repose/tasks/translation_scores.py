@@ -105,7 +105,8 @@ def _read_files(
     about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
     if names_columns(pairs[0]):
         about["column_names"] = list(pairs[0])
-    if (number := num_trained_on(folder, (src for src, _ in pairs))) >= max(1, TRAINED_ON_SHARE * len(pairs)):
+    (number,) = num_trained_on(folder, (src for src, _ in pairs))
+    if number >= max(1, TRAINED_ON_SHARE * len(pairs)):
         about["trained_on"] = number
     if warnings := warnings_for_pairs(stored, pairs, decoding.to):
         about["input_warnings"] = [warning.to_json() for warning in warnings]
