@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from repose.config.file import load, to_json
-from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Table
+from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Shows, Table
 
 SIZES = [
     f"architecture.{name}={value}"
@@ -195,6 +195,7 @@ def sample() -> Report:
     curves = Picture(
         id="curves",
         title="Validation loss",
+        shows=Shows.CURVES,
         svg=svg,
         description='Losses fall, from "high" to low.',
         numbers=numbers,

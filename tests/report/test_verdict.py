@@ -8,16 +8,17 @@ from typing import Any
 
 from repose.report.build import build
 from repose.report.collect import RunSet, read_runs
-from repose.report.content import Column, Picture, Table
+from repose.report.content import Column, Picture, Shows, Table
 from repose.report.page import write_page
 from repose.report.significance import significance_tables
 from repose.report.verdict import main_picture, verdict
 from repose.report.write import write, write_markdown
 
 
-def picture(name: str) -> Picture:
+def picture(name: str, shows: Shows) -> Picture:
     numbers = Table(id=name, title=name, columns=[Column("x")], rows=[])
-    return Picture(id=name, title=name, svg='<svg viewBox="0 0 1 1" style="">', description=name, numbers=numbers)
+    svg = '<svg viewBox="0 0 1 1" style="">'
+    return Picture(id=name, title=name, shows=shows, svg=svg, description=name, numbers=numbers)
 
 
 def test_the_best_is_named_with_what_is_next_and_what_looks_ahead_is_not(make_run: Any, tmp_path: Path) -> None:
@@ -52,15 +53,15 @@ def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path
     assert said_of(runs).endswith("6.0 above c; no test compares the two.")
     tables = {table.id: table for table in significance_tables(replace(runs, baseline="c"))}
     (p,) = {p for pair, p in tables["seeds"].p_values.items() if "d" in pair}
-    end = f"6.0 above c; p = {p} over seeds, and not tested over the test set."
+    end = f"6.0 above c; p = {p:.3f} over seeds, and not tested over the test set."
     assert end in said_of(replace(runs, baseline="c"))
     assert said_of(replace(runs, baseline="c")).endswith(
         "Each p is corrected for the number of tests (see Significance)."
     )
-    over_set = replace(tables["significance"], p_values={(runs.corpora[0], "d", "c"): "<0.001"})
+    over_set = replace(tables["significance"], p_values={(runs.corpora[0], "d", "c"): 0.0001})
     assert "6.0 above c; p < 0.001 over the test set, and seeds are not tested." in verdict(runs, [over_set])
     both = verdict(runs, [over_set, tables["seeds"]])
-    assert f"6.0 above c; p < 0.001 over the test set and p = {p} over seeds." in both
+    assert f"6.0 above c; p < 0.001 over the test set and p = {p:.3f} over seeds." in both
     assert "no test compares" in verdict(runs, [replace(over_set, id="significance-greedy")])
 
 
@@ -70,12 +71,12 @@ def test_two_single_runs_and_a_small_test_set(make_run: Any, tmp_path: Path) -> 
     runs = read_runs([tmp_path])
     tables = {table.id: table for table in significance_tables(runs)}
     pair, small = (runs.corpora[0], "b", "a"), frozenset(runs.corpora)
-    bootstrap = replace(tables["significance"], p_values={pair: "0.045"}, small_sets=small)
+    bootstrap = replace(tables["significance"], p_values={pair: 0.045}, small_sets=small)
     said = "1.0 above a; p = {} over the test set, which is too small to rely on, and seeds are not tested."
     assert said.format("0.045") in verdict(runs, [bootstrap])
-    exact = replace(bootstrap, id="approximate-randomization", p_values={pair: "0.076"})
+    exact = replace(bootstrap, id="approximate-randomization", p_values={pair: 0.076})
     assert "1.0 above a; p = 0.076 over the test set, and seeds are not tested." in verdict(runs, [bootstrap, exact])
-    of_seeds = replace(bootstrap, id="seeds", p_values={pair: "0.500"})
+    of_seeds = replace(bootstrap, id="seeds", p_values={pair: 0.5})
     assert "which is too small to rely on, and p = 0.500 over seeds." in verdict(runs, [bootstrap, of_seeds])
 
 
@@ -226,7 +227,7 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
     make_run("a-s0", [2.0], bleu=20.0)
     make_run("b-s0", [2.0], preset="reinforced", bleu=22.0)
     runs = read_runs([tmp_path])
-    pictures = (picture("learning-curves-parameters"), picture("bleu-and-parameters-curves"))  # a corpus of that name
+    pictures = (picture("learning-curves", Shows.CURVES), picture("bleu-and-parameters", Shows.SCORES_AND_SIZES))
     assert main_picture(pictures, runs) is pictures[1]
     assert main_picture(pictures, read_runs([tmp_path / "a-s0"])) is pictures[0], "one system is one point"
     assert main_picture([], runs) is None
@@ -234,11 +235,10 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
     for text in (write_markdown(report), write_page(report)):
         body = text.partition("<h1>")[2] or text
         places = [
-            body.index(part)
-            for part in ("has the best BLEU", "bleu-and-parameters-curves", "Epochs", "learning-curves")
+            body.index(part) for part in ("has the best BLEU", "bleu-and-parameters", "Epochs", "learning-curves")
         ]
         assert places == sorted(places)
-        assert body.index("bleu-and-parameters-curves") < body.index("Contents" if "Contents" in body else "## Scores")
+        assert body.index("bleu-and-parameters") < body.index("Contents" if "Contents" in body else "## Scores")
 
 
 def test_the_verdict_leads_to_what_it_names() -> None:

@@ -13,7 +13,18 @@ from rich.cells import cell_len
 
 from repose.report.build import build
 from repose.report.collect import read_runs
-from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Table, slug
+from repose.report.content import (
+    Cell,
+    Column,
+    Picture,
+    Report,
+    Section,
+    Sentence,
+    SentenceComparison,
+    Shows,
+    Table,
+    slug,
+)
 from repose.report.page import write_page
 from repose.report.write import (
     FORMATS,
@@ -60,7 +71,7 @@ def test_markdown_keeps_entities_and_tildes_as_they_are(sample: Report) -> None:
 
 
 def test_a_report_in_markdown_has_everything() -> None:
-    picture = Picture(id="p", title="Curves", svg="<svg/>", description="It falls.", numbers=TABLE)
+    picture = Picture(id="p", title="Curves", shows=Shows.CURVES, svg="<svg/>", description="It falls.", numbers=TABLE)
     sentence = Sentence(
         number=7, src="Ein *Satz*.", reference="A sentence.", hypotheses=("A <b>.", "B."), scores=(40.0, 60.5)
     )

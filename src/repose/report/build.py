@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from repose.report.collect import ReportRun, RunSet, some, unlike
-from repose.report.content import Picture, Report, Section, Table
+from repose.report.content import Picture, Report, Section, Shows, Table
 from repose.report.papers import published_tables
 from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.significance import significance_tables
@@ -13,7 +13,7 @@ from repose.report.tables_costs import best_and_last_table, costs_table, equal_e
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
 from repose.report.tables_settings import check_table, mixed_code, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
-from repose.report.verdict import is_of_curves, main_picture, verdict
+from repose.report.verdict import main_picture, verdict
 from repose.runs.folder import RunFolder
 from repose.system.errors import ReposeError
 from repose.system.terminal import counted
@@ -41,13 +41,13 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         Section(
             title="Costs",
             tables=(costs_table(runs),) if any(run.done for run in runs.runs) else (),
-            pictures=tuple(picture for picture in pictures if not is_of_curves(picture)),
+            pictures=tuple(picture for picture in pictures if picture.shows is not Shows.CURVES),
         ),
         Section(
             title="Epochs",
             warnings=tuple(f"Epochs are unequal on {corpus}." for corpus in unequal_epochs(runs)),
             tables=_present(best_and_last_table(runs), equal_epochs_table(runs)),
-            pictures=tuple(picture for picture in pictures if is_of_curves(picture)),
+            pictures=tuple(picture for picture in pictures if picture.shows is Shows.CURVES),
         ),
         Section(title="By length of the sentence", tables=length_tables(runs)),
         Section(title="Beside the papers", tables=papers),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import cached_property
 from itertools import chain, count
 from string import ascii_lowercase
@@ -68,8 +69,8 @@ class Table:
     """What is counted, in which unit, over what."""
     remarks: Sequence[str] = ()
     """Sentences about the whole table."""
-    p_values: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
-    """The corrected p of a test, by corpus, system and what this is tested against, as it stands in the table."""
+    p_values: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    """The corrected p of a test, by corpus, system and what this is tested against."""
     small_sets: frozenset[str] = frozenset()
     """Corpora whose test sets are too small for what the table's tests say to be relied on."""
 
@@ -89,12 +90,23 @@ class Table:
         return frozenset(key for row in self.rows for cell in row for key in self.keys_of(cell))
 
 
+class Shows(Enum):
+    """What a picture is about."""
+
+    CURVES = auto()
+    """Figures by epoch or update."""
+    COSTS = auto()
+    SCORES_AND_SIZES = auto()
+    """Scores against numbers of parameters."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Picture:
     """A plot as SVG text, whose colours are those of the page, and the numbers that are drawn."""
 
     id: str
     title: str
+    shows: Shows
     svg: str
     description: str
     """What a reader who cannot see it needs to know."""

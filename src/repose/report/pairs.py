@@ -271,7 +271,7 @@ def pair_table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cel
     heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
     first = 0 if len({row[0].text for row in rows}) > 1 else 1
     place = len(heads) + [column.name for column in columns].index("p (Holm)")
-    p_values = {(row[0].text, row[1].text, row[2].text): row[place].text for row in rows if row[place].text != NONE}
+    p_values = {(row[0].text, row[1].text, row[2].text): p for row in rows if (p := row[place].value) is not None}
     table = captioned(name, [*heads[first:], *columns], [row[first:] for row in rows], **words)
     return replace(table, p_values=p_values)
 
@@ -305,7 +305,12 @@ def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
 def p_cell(value: float, *, corrected: bool = False) -> Cell:
     """A p value; a corrected one is noted where it is small."""
     notes = [_SIGNIFICANT] * (corrected and value <= testing.LEVEL)
-    return Cell("<0.001" if value < 0.001 else f"{value:.3f}", value, notes=notes)
+    return Cell(shown_p(value), value, notes=notes)
+
+
+def shown_p(value: float) -> str:
+    """A p value as tables have it."""
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def agree_cell(found: OfSeeds | None, value: float) -> Cell:

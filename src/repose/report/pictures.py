@@ -26,7 +26,7 @@ from repose.plots.charts import (
 )
 from repose.report import figures, tables
 from repose.report.collect import ReportRun, RunSet, read_curves
-from repose.report.content import Cell, Column, Picture, Table, slugs
+from repose.report.content import Cell, Column, Picture, Shows, Table, slugs
 from repose.report.tables_scores import judged_decoding, translation_score
 from repose.system.errors import ConfigError, unknown
 
@@ -97,11 +97,18 @@ def _named_task(task: str) -> list[str]:
     return [] if TASK_SETTINGS[task].translates else [task]
 
 
-def _picture(draw: Callable[[], Any], part: RunSet, description: str, numbers: Table) -> Picture:
+def _picture(
+    draw: Callable[[], Any], part: RunSet, description: str, numbers: Table, shows: Shows = Shows.COSTS
+) -> Picture:
     """Drawn with whatever fonts this machine has: a name without one does not stop a report."""
     with chart_canvas("".join([*part.corpora, *part.groups]), any_font=True):
         return Picture(
-            id=numbers.id, title=numbers.title, svg=page_svg(draw()), description=description, numbers=numbers
+            id=numbers.id,
+            title=numbers.title,
+            shows=shows,
+            svg=page_svg(draw()),
+            description=description,
+            numbers=numbers,
         )
 
 
@@ -174,6 +181,7 @@ def _curves(
         part,
         f"{title}, curves. {_ends(panels, by)}",
         numbers,
+        Shows.CURVES,
     )
 
 
@@ -334,6 +342,7 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
         part,
         f"{title}, a point for each system. {points}.",
         tables.figure_table(can_translate, [cost, score], name, like="bleu-against-cost", **words),
+        Shows.SCORES_AND_SIZES if millions else Shows.COSTS,
     )
 
 

@@ -6,7 +6,8 @@ from math import isfinite
 
 from repose.report import figures
 from repose.report.collect import RunSet
-from repose.report.content import Picture, Table
+from repose.report.content import Picture, Shows, Table
+from repose.report.pairs import shown_p
 from repose.report.significance import DEAD
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
@@ -40,13 +41,8 @@ def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
 def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
     """Scores against sizes where several systems have both; else the first, which are learning curves."""
     several = len({run.group for run in runs.runs if run.done}) > 1
-    against = [picture for picture in pictures if picture.id.startswith("bleu-and-parameters")] if several else []
+    against = [picture for picture in pictures if picture.shows is Shows.SCORES_AND_SIZES] if several else []
     return next(iter([*against, *pictures]), None)
-
-
-def is_of_curves(picture: Picture) -> bool:
-    """Whether a picture shows figures by epoch or update. What its id ends in is the name of a corpus."""
-    return picture.id.startswith(("learning-curves", "source-curves", "bleu-curves"))
 
 
 def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
@@ -120,10 +116,11 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
 
 
 def _p_value(tests: Sequence[Table], name: str, one: Row, other: Row) -> str | None:
-    """ "p = 0.049", as it stands in a table of tests; None where they are not in it."""
+    """ "p = 0.049", by a table of tests; None where they are not in it."""
     for table in tests:
         for system, against in permutations((one.group, other.group)):
-            if table.id == name and (shown := table.p_values.get((one.corpus, system, against))):
+            if table.id == name and (p := table.p_values.get((one.corpus, system, against))) is not None:
+                shown = shown_p(p)
                 return f"p < {shown[1:]}" if shown.startswith("<") else f"p = {shown}"
     return None
 
