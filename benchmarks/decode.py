@@ -27,6 +27,8 @@ from repose.model.presets import preset
 from repose.training.distributed import available_cores
 from train import PLAIN, ceilings
 
+MODELS = tuple(PLAIN)
+
 NEW_TOKENS, BATCH = 14, 64
 """As in `peers/protocol.py`."""
 CEILINGS = ("gemm", "torch.mm")
@@ -52,9 +54,11 @@ class Entry(NamedTuple):
 
 
 ENTRIES = {
-    "repose": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, cuda=True),
-    "repose-onnx": Entry("repose_.py", None, ("baseline", "reinforced"), ("fp32", "int8"), workers=True, engine="onnx"),
-    "ctranslate2": Entry("ctranslate2_.py", "ctranslate2", ("baseline",), ("fp32", "int8"), workers=True),
+    "repose": Entry("repose_.py", None, MODELS, ("fp32", "int8"), workers=True, cuda=True),
+    "repose-onnx": Entry("repose_.py", None, MODELS, ("fp32", "int8"), workers=True, engine="onnx"),
+    "ctranslate2": Entry(
+        "ctranslate2_.py", "ctranslate2", ("baseline", "small-rotary"), ("fp32", "int8"), workers=True
+    ),
     "marian": Entry("marian.py", "marian", (), ("fp32", "bf16"), workers=False, cuda=True),
 }
 
@@ -91,7 +95,7 @@ def plan(args: argparse.Namespace) -> list[Run]:
         for precision in args.precision
         for name in args.contestants
         if precision in ENTRIES[name].precisions
-        and (args.size == "nearest" or args.model in ENTRIES[name].exact)
+        and (args.model in ENTRIES[name].exact or (args.size == "nearest" and args.model != "small-rotary"))
         and (args.device == "cpu" or ENTRIES[name].cuda)
     ]
 

@@ -33,8 +33,8 @@ from repose.training.distributed import available_cores, choose_device, choose_w
 
 PAPER_SECONDS = 1352
 """An epoch of the paper's `reinforced` on two A100 GPUs (arXiv 2410.04731)."""
-PLAIN = {"baseline": "baseline", "reinforced": "ablation-none"}
-"""What the plain Transformer of a model's sizes is, here."""
+PLAIN = {"baseline": "baseline", "reinforced": "ablation-none", "small-rotary": "small-rotary"}
+"""What the nearest model of a peer is, here, that has no values from token embeddings."""
 
 
 class Trainer(NamedTuple):
@@ -46,16 +46,18 @@ class Trainer(NamedTuple):
     """Whether it has the paper's models; else the plain Transformer nearest to them."""
     cuda: bool = False
     """Whether it can be asked to run on a GPU."""
+    rotary: bool = False
+    """Whether it has `small-rotary`."""
     one_process: bool = True
     """Whether it is one process with a thread per core, or as many processes as `repose train` takes by itself."""
 
 
 TRAINERS = {
-    "repose": Trainer("repose_.py", None, cuda=True, one_process=False),
-    "repose-one-process": Trainer("repose_.py", None),
+    "repose": Trainer("repose_.py", None, cuda=True, rotary=True, one_process=False),
+    "repose-one-process": Trainer("repose_.py", None, rotary=True),
     "keras": Trainer("keras_.py", "keras"),
-    "torch": Trainer("plain_torch.py", "torch", cuda=True),
-    "torch-ddp": Trainer("plain_torch.py", "torch", one_process=False),
+    "torch": Trainer("plain_torch.py", "torch", cuda=True, rotary=True),
+    "torch-ddp": Trainer("plain_torch.py", "torch", rotary=True, one_process=False),
     "torch-transformer": Trainer("torch_transformer.py", "torch", exact=False, cuda=True),
     "marian": Trainer("marian.py", "marian", exact=False, cuda=True),
 }
@@ -172,7 +174,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     chosen = [
         trainer(name, folder, tokens_per_batch=tokens, device=args.device, **options)
         for name in args.contestants
-        if args.device == "cpu" or TRAINERS[name].cuda
+        if (args.device == "cpu" or TRAINERS[name].cuda) and (args.model != "small-rotary" or TRAINERS[name].rotary)
     ]
     everyone = [*ceilings(folder, args.precision, args.device), *chosen]
     results = interleave(everyone, rounds=args.rounds, batches=args.batches_per_round)

@@ -1,8 +1,9 @@
 """CTranslate2: decoding by `Translator.translate_batch`, with its own sorting by length, batching and workers.
 
 A Transformer with random weights is written in CTranslate2's own format: normalised after each sublayer, ReLU, biases
-everywhere, sinusoidal positions added. Its converters only make heads of width d_model / heads, but the format
-takes any width, so that `baseline` runs at its exact size, too; the exact `reinforced` cannot be expressed.
+everywhere, sinusoidal positions added or, for `small-rotary`, queries and keys turned. Its converters only make heads
+of width d_model / heads, but the format takes any width, so that `baseline` and `small-rotary` run at their exact
+sizes, too; the exact `reinforced` cannot be expressed.
 """
 
 import math
@@ -16,7 +17,7 @@ import ctranslate2
 import numpy as np
 from ctranslate2.specs.common_spec import Activation, LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
-from protocol import DECODE_BATCH, NEW_TOKENS, Options, Sizes, Workload, parse, serve
+from protocol import DECODE_BATCH, MODELS, NEW_TOKENS, Options, Sizes, Workload, parse, serve
 
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 RESERVED = ("[PAD]", "<unk>", "<s>", "</s>")
@@ -66,6 +67,8 @@ class _Filler:
 def save(folder: str, sizes: Sizes, src_vocab: list[str], tgt_vocab: list[str]) -> int:
     """Writes a model with random weights; its parameter count."""
     shared = {"pre_norm": False, "activation": Activation.RELU, "head_dim": sizes.head_dim}
+    if sizes.combine == "rotary":
+        shared |= {"rotary_dim": sizes.head_dim, "rotary_interleave": True}
     encoder = TransformerEncoderSpec(sizes.num_encoder_layers, sizes.num_heads, **shared)
     decoder = TransformerDecoderSpec(sizes.num_decoder_layers, sizes.num_heads, **shared)
     spec, filler = TransformerSpec(encoder, decoder), _Filler(sizes)
@@ -106,6 +109,7 @@ def main() -> None:
         sizes=("nearest", "exact"),
         precisions=tuple(COMPUTE_TYPES),
         max_processes=64,
+        models=MODELS,
     )
     if (options.model, options.size) == ("reinforced", "exact"):
         raise SystemExit("CTranslate2 has no values from token embeddings: the reinforced model has no exact size here")

@@ -10,7 +10,7 @@ import tempfile
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from protocol import ADAM_BETAS, ADAM_EPS, LEARNING_RATE, PAD, Options, Sizes, Workload, parse, serve
+from protocol import ADAM_BETAS, ADAM_EPS, LEARNING_RATE, MODELS, PAD, Options, Sizes, Workload, parse, serve
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
@@ -40,8 +40,8 @@ class Embedding(nn.Module):
         scale = math.sqrt(self.sizes.d_token)
         x = self.tokens(ids) * scale
         positions = self.positions[: ids.shape[1]]
-        if self.sizes.combine == "add":
-            x = self.dropout(x + positions)
+        if self.sizes.combine in ("add", "rotary"):
+            x = self.dropout(x + positions if self.sizes.combine == "add" else x)
             return x, x
         variance, mean = torch.var_mean(self.tokens.weight[1:], dim=0, correction=0)
         x = (x - mean * scale) * (variance * scale**2 + self.sizes.token_norm_eps).rsqrt()
@@ -49,10 +49,16 @@ class Embedding(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention, residual sum and norm."""
+    """Multi-head attention, residual sum and norm. With `turns`, queries and keys are turned by their positions."""
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, *, turns: bool = False) -> None:
         super().__init__()
+        self.turns = turns
+        if turns:
+            angles = torch.arange(MAX_LENGTH)[:, None] * 10_000.0 ** -(
+                torch.arange(0, sizes.head_dim, 2) / sizes.head_dim
+            )
+            self.register_buffer("rotations", torch.polar(torch.ones_like(angles), angles), persistent=False)
         self.heads, self.dropout = sizes.num_heads, sizes.attention_dropout
         inner = sizes.num_heads * sizes.head_dim
         self.query = nn.Linear(sizes.d_model, inner)
@@ -66,9 +72,16 @@ class Attention(nn.Module):
             projected.unflatten(2, (self.heads, -1)).transpose(1, 2)
             for projected in (self.query(x), self.key(keys), self.value(values))
         )
+        if self.turns:
+            q, k = self.turned(q), self.turned(k)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
         return self.norm(x + self.output(mixed.transpose(1, 2).flatten(2)))
+
+    def turned(self, x: Tensor) -> Tensor:
+        """Queries or keys (B, H, L, C), each pair of numbers as a complex one times its position's rotation."""
+        pairs = torch.view_as_complex(x.float().unflatten(3, (-1, 2)))
+        return torch.view_as_real(pairs * self.rotations[: x.shape[2]]).flatten(3).type_as(x)
 
 
 class FeedForward(nn.Module):
@@ -93,7 +106,7 @@ class Layer(nn.Module):
 
     def __init__(self, sizes: Sizes, *, cross: bool) -> None:
         super().__init__()
-        self.attention = Attention(sizes)
+        self.attention = Attention(sizes, turns=sizes.combine == "rotary")
         self.cross = Attention(sizes) if cross else None
         self.feed_forward = FeedForward(sizes)
 
@@ -200,7 +213,7 @@ def train(name: str, options: Options, model_type: type[nn.Module]) -> None:
 
 def main() -> None:
     """Trains."""
-    options = parse(__doc__, tasks=("train",), max_processes=MAX_PROCESSES, devices=("cpu", "cuda"))
+    options = parse(__doc__, tasks=("train",), max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), models=MODELS)
     train("plain PyTorch", options, Transformer)
 
 

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 
 PAD, UNK, START, END = 0, 1, 2, 3
+MODELS = ("reinforced", "baseline", "small-rotary")
+"""All that some contestant has."""
 NEW_TOKENS = 14
 """Tokens that `decode` makes of each sentence. Weights are random, so END is forbidden up to there."""
 DECODE_BATCH = 64
@@ -43,7 +45,7 @@ class Sizes:
     num_encoder_layers: int
     num_decoder_layers: int
     combine: str
-    """How tokens (scaled by sqrt(d_token)) and positions meet: add, or concat."""
+    """How tokens (scaled by sqrt(d_token)) and positions meet: add, concat, or rotary (RoFormer, arXiv 2104.09864)."""
     values: str
     """What attention's values are made of: hidden, or tokens (normalised by column, of width d_token)."""
     dropout: float = 0.1
@@ -53,8 +55,10 @@ class Sizes:
 
 
 def sizes_of(model: str, size: str) -> Sizes:
-    """`exact`: those of arXiv 2410.04731. `nearest`: the same with head_dim = d_model / num_heads, as most have it."""
+    """`exact`: those of arXiv 2410.04731 and of `small-rotary`. `nearest`: head_dim = d_model / num_heads, as usual."""
     exact = size == "exact"
+    if model == "small-rotary":
+        return Sizes(128, 128, 4, 64 if exact else 32, 256, 2, 2, combine="rotary", values="hidden")
     if model == "baseline":
         return Sizes(128, 128, 8, 128 if exact else 16, 512, 4, 4, combine="add", values="hidden")
     return Sizes(64, 128, 4, 64 if exact else 32, 256, 2, 2, combine="concat", values="tokens")
@@ -94,12 +98,13 @@ def parse(
     precisions: Sequence[str] = ("fp32", "bf16"),
     max_processes: int = 1,
     devices: Sequence[str] = ("cpu",),
+    models: Sequence[str] = ("reinforced", "baseline"),
 ) -> Options:
     """The command line of a contestant that can do what is named here; anything else is a usage error (exit code 2)."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("workload", type=Path, help="folder written by workload.py")
     parser.add_argument("--task", choices=tasks, default=tasks[0])
-    parser.add_argument("--model", choices=("baseline", "reinforced"), default="reinforced")
+    parser.add_argument("--model", choices=models, default=models[0])
     parser.add_argument("--size", choices=sizes, default=sizes[0])
     parser.add_argument("--precision", choices=precisions, default=precisions[0])
     parser.add_argument("--batches", choices=("random64", "tokens1600"), default="random64", help="of training")

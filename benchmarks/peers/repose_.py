@@ -14,7 +14,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line does;
 import numpy as np
 import torch
 import torch.distributed as dist
-from protocol import ADAM_BETAS, ADAM_EPS, END, LEARNING_RATE, NEW_TOKENS, Options, Workload, parse, serve
+from protocol import ADAM_BETAS, ADAM_EPS, END, LEARNING_RATE, MODELS, NEW_TOKENS, Options, Workload, parse, serve
 
 from repose._version import __version__
 from repose.config.experiment import TrainingConfig
@@ -205,7 +205,8 @@ def decode(options: Options) -> None:
 
 def main() -> None:
     """Trains or decodes."""
-    options = parse(__doc__, max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), precisions=("fp32", "bf16", "int8"))
+    precisions = ("fp32", "bf16", "int8")
+    options = parse(__doc__, max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), precisions=precisions, models=MODELS)
     if options.task == "decode":
         decode(options)
         return

@@ -6,7 +6,7 @@ import re
 import plain_torch
 import pytest
 import torch
-from protocol import sizes_of
+from protocol import MODELS, sizes_of
 
 from repose.model.presets import preset
 from repose.model.transformer import build
@@ -31,7 +31,7 @@ def ours(name: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("model", ["baseline", "reinforced"])
+@pytest.mark.parametrize("model", MODELS)
 def test_logits_are_equal(model: str) -> None:
     small = {"num_encoder_layers": 2, "num_decoder_layers": 2, "num_heads": 2, "head_dim": 6, "d_ff": 20}
     theirs = plain_torch.Transformer(dataclasses.replace(sizes_of(model, "exact"), **small), SRC_VOCAB, TGT_VOCAB)
