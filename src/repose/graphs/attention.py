@@ -55,13 +55,12 @@ class GraphAttention:
         values = [value.first, value.second] if isinstance(value, SideBySide) else [value]
         self._values = [_arrays(x.weight, x.bias) for x in values]
         self._gain = None if attention.qk_norm.gain is None else array(attention.qk_norm.gain)
-        self._rotary = positions if isinstance(positions, Rotary) else None
-        if self._rotary is not None:
+        if isinstance(positions, Rotary):
             # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
             self._query, self._key = (_halves(*x, attention.head_dim) for x in (self._query, self._key))
 
-    def queries(self, x: Value, rows: Value | None = None, at: "At | None" = None) -> Value:
-        """(B, W, D) -> (B, G, W I, c), turned by their positions `at`. With `rows`, int64 [B]: x (B W, D)."""
+    def queries(self, x: Value, rows: Value | None = None, turns: "Turns | None" = None) -> Value:
+        """(B, W, D) -> (B, G, W I, c), turned by their positions. With `rows`, int64 [B]: x (B W, D)."""
         g, q = self._graph, self._graph.linear(x, *self._query)
         inner = (1, -1, self._width) if self.is_absorbed else (-1, self.num_heads, self._width)
         shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
@@ -69,7 +68,7 @@ class GraphAttention:
         if self.is_absorbed:
             return normed
         heads = g.transposed(normed, 0, 2, 1, 3)  # (B, H, W, c)
-        heads = heads if at is None else self.turned(heads, at)
+        heads = heads if turns is None else turns.of(g, heads)
         return heads if self.inner == 1 else g.reshaped(heads, (0, self.groups, -1, self._width))
 
     @property
@@ -91,8 +90,9 @@ class GraphAttention:
         """`model.qk_norm.QkNorm.keys`, (.., c)."""
         return x if self._gain is None else self._graph.unit(x, EPS)
 
-    def read(self, x: Value, tokens: Value | None) -> tuple[Value, Value, Value]:
-        """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of.
+    def read(self, x: Value, tokens: Value | None, turns: "Turns | None" = None) -> tuple[Value, Value, Value]:
+        """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of;
+        queries and keys turned by their position.
 
         `tokens`: the embeddings, where values are made of them.
         """
@@ -102,18 +102,20 @@ class GraphAttention:
         of_x = [self._query, self._key] if tokens else [self._query, self._key, *self._values]
         weight = np.concatenate([w for w, _ in of_x])
         bias = None if of_x[0][1] is None else np.concatenate([b for _, b in of_x if b is not None])
-        rows = g.linear(x, weight, bias)
-        if self.inner == 1:  # parts of one width: reshaped once instead of one by one
-            rows = g.reshaped(rows, (0, len(of_x) * self.groups, 1, -1))
-            queries, *found = g.op("Split", rows, outputs=len(of_x), axis=1, num_outputs=len(of_x))
+        counts = [self.num_heads, *[self.groups] * (len(of_x) - 1)]
+        rows = g.reshaped(g.linear(x, weight, bias), (0, sum(counts), 1, self._width))  # all are of one width
+        if turns is not None and self._gain is None:  # queries and keys at once
+            turning, *rest = g.split(rows, [sum(counts[:2]), *counts[2:]], axis=1)
+            queries, keys = g.split(turns.of(g, turning), counts[:2], axis=1)
         else:
-            sizes = g.ints(*(len(w) for w, _ in of_x))
-            parts = g.op("Split", rows, sizes, outputs=len(of_x), axis=1)
-            queries, *found = (g.reshaped(x, (0, self.groups, -1, self._width)) for x in parts)
-        if tokens:
-            found.append(g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)))
-        keys, values = found
-        return self._normed_queries(queries), self._normed_keys(keys), values
+            queries, keys, *rest = g.split(rows, counts, axis=1)
+            queries, keys = self._normed_queries(queries), self._normed_keys(keys)
+            if turns is not None:
+                queries, keys = turns.of(g, queries), turns.of(g, keys)
+        if self.inner > 1:
+            queries = g.reshaped(queries, (0, self.groups, -1, self._width))
+        values = g.reshaped(self._values_of(x, tokens), (0, self.groups, 1, -1)) if tokens else rest[0]
+        return queries, keys, values
 
     def by_token(self, x: Value) -> Value:
         """Keys or values of a step's rows, (R, G, 1, c)."""
@@ -149,16 +151,6 @@ class GraphAttention:
         if self.groups == 1:
             return str(g.op("Unsqueeze", x, g.ints(1)))
         return g.transposed(g.reshaped(x, (0, 0, self.groups, -1)), 0, 2, 1, 3)
-
-    def turned(self, x: Value, at: "At") -> Value:
-        """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""
-        if self._rotary is None:
-            return x
-        g, table = self._graph, array(self._rotary.table)
-        cos, sin = (at.rows(g, g.constant(table[:, :, i])) for i in (0, 1))
-        a, b = g.op("Split", x, outputs=2, axis=-1, num_outputs=2)
-        first = g.sub(g.mul(a, cos), g.mul(b, sin))
-        return g.concatenated(first, g.add(g.mul(a, sin), g.mul(b, cos)), axis=-1)
 
     def __call__(
         self, queries: Value, keys: Keys, added: Value | None, before: Value | None, own: Value | None
@@ -221,6 +213,28 @@ class At(NamedTuple):
     def rows(self, g: Graph, table: Value, axis: int = 0) -> Value:
         """The rows of a table at these positions: (n, ...), or (1, ...)."""
         return g.rows(table, self.end, axis) if self.is_step else g.sliced(table, g.ints(0), self.end, axis)
+
+
+class Turns(NamedTuple):
+    """How queries and keys turn (`model.positions.Rotary`), computed once for all layers. Pairs lie as two halves."""
+
+    cos: Value
+    """(n, c): the cosines of each position's angles, for both halves."""
+    sin: Value
+    """(n, c): the sines, negative for the first half."""
+
+    @classmethod
+    def made(cls, g: Graph, positions: Positions, at: At) -> "Turns | None":
+        """Those of these positions; None where nothing turns."""
+        if not isinstance(positions, Rotary):
+            return None
+        cos, sin = (at.rows(g, g.constant(array(positions.table)[:, :, i])) for i in (0, 1))
+        return cls(g.concatenated(cos, cos, axis=-1), g.concatenated(g.op("Neg", sin), sin, axis=-1))
+
+    def of(self, g: Graph, x: Value) -> Value:
+        """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""
+        first, second = g.op("Split", x, outputs=2, axis=-1, num_outputs=2)
+        return g.add(g.mul(x, self.cos), g.mul(g.concatenated(second, first, axis=-1), self.sin))
 
 
 class PositionScores:

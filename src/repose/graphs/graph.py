@@ -186,6 +186,10 @@ class Graph:
         """Rows of a table (`Gather`)."""
         return str(self.op("Gather", table, indices, axis=axis))
 
+    def split(self, a: Value, sizes: Sequence[int], axis: int) -> list[Value]:
+        """Parts of these sizes."""
+        return [a] if len(sizes) == 1 else list(self.op("Split", a, self.ints(*sizes), outputs=len(sizes), axis=axis))
+
     def sliced(self, a: Value, begin: Value, end: Value, axis: int) -> Value:
         """What lies from `begin` to before `end`, int64 (1,), along one axis."""
         return str(self.op("Slice", a, begin, end, self.ints(axis)))

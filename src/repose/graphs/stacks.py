@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, assert_never
 import numpy as np
 import torch
 
-from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores
+from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores, Turns
 from repose.graphs.coverage import why_not
 from repose.graphs.folder import CacheTensor, GraphFacts
 from repose.graphs.graph import OPSET, Graph, Value, array
@@ -222,6 +222,7 @@ class _EncoderGraph(_StackGraph):
             # Padding meets itself: what has no key at all would be NaN, and all that meets it.
             met = g.op("Or", g.op("And", g.op("Unsqueeze", is_real, g.ints(1, 2)), near), own)
             bias = g.where(met, g.constant(0.0), g.constant(-np.inf))  # (B, 1, S, S)
+        turns = Turns.made(g, self.stack.positions, at)
         x, values = self.embedded(src, at)
         before: Value | None = None
         for index, layer in enumerate(self.stack.layers):
@@ -229,15 +230,15 @@ class _EncoderGraph(_StackGraph):
             x = self.between_layers(x, index)
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
-            queries = attention.queries(y, at=at)
+            queries = attention.queries(y, turns=turns)
             keys, vals = attention.keys_and_values(y, values)
             added = attention.of_queries(bias, self.length, has_queries=a.attention_window is not None)
             if scores is not None:
                 added = g.add(added, attention.of_queries(scores, self.length, has_queries=True))
             changes = attention.scores.self_score != "keep"
             mine = attention.of_queries(own, self.length, has_queries=True) if changes else None
-            turned = g.transposed(attention.turned(keys, at), 0, 1, 3, 2)
-            out: Attended = attention(queries, Keys(turned, vals), added, before, mine)
+            keys = keys if turns is None else turns.of(g, keys)
+            out: Attended = attention(queries, Keys(g.transposed(keys, 0, 1, 3, 2), vals), added, before, mine)
             before = out.scores
             x = self.left(layer.self_attention_sublayer, x, attention.joined(out.hidden, of_step=False))
             x = self.fed_forward(layer, x)
@@ -319,6 +320,7 @@ class StepGraph(_StackGraph):
             first = str(g.op("Max", g.sub(end.end, g.ints(a.attention_window // 2)), g.ints(0)))
             own = g.sliced(own, first, self.num_read, 1)
             scores = None if scores is None else g.sliced(scores, first, self.num_read, 2)
+        turns = Turns.made(g, self.stack.positions, end)
         x, values = self.embedded(tokens, end)
         before: Value | None = None
         before_memory: Value | None = None
@@ -328,15 +330,13 @@ class StepGraph(_StackGraph):
             x = self.between_layers(x, index)
             attention = GraphAttention(g, layer.self_attention, self.stack.positions)
             y = self.entered(layer.self_attention_sublayer, x)
-            queries, *new = attention.read(y, values)
-            queries = attention.turned(queries, end)
+            queries, *new = attention.read(y, values, turns)
             grown = []
             for kind, value in zip(("keys", "values"), new, strict=True):
                 if value not in shared:  # token embeddings are every layer's values, hidden states keys and values
                     name = "tokens" if value == values else f"{kind}_{index}"
-                    fresh = attention.by_token(value)
-                    fresh = attention.turned(fresh, end) if kind == "keys" else fresh
-                    shared[value] = self._grown(name, fresh, attention.groups, self._width(attention, kind))
+                    fresh, width = attention.by_token(value), self._width(attention, kind)
+                    shared[value] = self._grown(name, fresh, attention.groups, width)
                 grown.append(shared[value] if first is None else g.sliced(shared[value], first, self.num_read, 2))
             added = None if scores is None else g.reshaped(scores, (attention.groups, attention.inner, -1))
             mine = own if attention.scores.self_score != "keep" else None
