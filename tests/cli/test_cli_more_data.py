@@ -118,6 +118,36 @@ def test_sets_that_a_model_was_trained_on_are_told(trained: Path, run: Run, tmp_
     assert re.search(r"WARNING: the model was trained on 2\d\d of these sources, so its scores are too high", own)
 
 
+def test_what_a_chain_of_models_was_trained_on_is_told_without_the_cache(
+    trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, first = write_pairs(tmp_path / "new.tsv", 1000, 1300), trained.parent / "first.tsv"
+    options = ("--workers", "1", "--set", "training.epochs=1")
+    _, _, err = run("train", "--from", trained, new, "--out", tmp_path / "second", *options)
+    assert "not all is known" not in err
+    monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "another home"))
+    held_out = ("--set", "corpus.split_seed=9")
+    _, _, err = run("train", "--from", tmp_path / "second", first, "--out", tmp_path / "third", *options, *held_out)
+    assert re.search(rf"{tmp_path / 'second'} was trained on \d+ of \d+ test sources", err)
+    _, _, err = run("train", "--from", trained / "model", new, "--out", tmp_path / "fourth", *options)
+    assert f"not all is known of what {trained / 'model'} was trained on" in err
+
+
+def test_a_training_goes_on_with_the_corpus_and_split_of_its_model(trained: Path, run: Run, tmp_path: Path) -> None:
+    files = write_pairs(tmp_path / "a b.tsv", 1000, 1300)
+    sets = ("--set", "corpus.held_out_test=20", "--set", "corpus.split_seed=3", "--set", "corpus.synthetic_tag=none")
+    options = ("--workers", "1", "--epochs", "1")
+    code, _, _ = run("train", "--from", trained, files, "--out", tmp_path / "one", *options, *sets)
+    assert code == 0
+    code, _, err = run("train", "--from", tmp_path / "one", "--out", tmp_path / "two", *options)
+    assert (code, "was trained on" in err) == (0, False)
+    one, two = (RunFolder(tmp_path / name).config() for name in ("one", "two"))
+    assert one.experiment.corpus == two.experiment.corpus
+    assert one.test == two.test
+    code, _, err = run("train", "--from", tmp_path / "one" / "model", "--out", tmp_path / "three", *options)
+    assert (code, "there is no corpus" in err) == (2, True)
+
+
 def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_path: Path) -> None:
     """Of a related one, or of the opposite direction: card, splitting of sentences and server go by them."""
     pairs = phrasebook.read()["train"][1000:1060]

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
+from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.file import load
 from repose.data import phrasebook
 from repose.runs.folder import RunFolder
@@ -136,8 +136,7 @@ def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
     valid = [{"kind": "valid", "update": 8 * n, "epoch": 2 * n, "tf_loss": 3.0 - n} for n in (1, 2)]
     place = {"update": 16, "epoch": 4, "seconds": 240.0, "total": total}
     end = EndRecord(status=RunStatus.DONE, reason=EndReason.HOURS, **place, at="")
-    corpus = CorpusConfig(train=("a b.tsv",), test=("t.de", "t.en"), src_field="de", tgt_field="en")
-    experiment = Experiment(corpus=corpus, training=TrainingConfig(max_hours=4 / 60, **training))
+    experiment = Experiment(training=TrainingConfig(max_hours=4 / 60, **training))
     config = SimpleNamespace(experiment=experiment)
     monkeypatch.setattr(RunFolder, "records", lambda *_, **__: Records(tuple(valid), end=end))
     monkeypatch.setattr(RunFolder, "config", lambda _: config)
@@ -145,8 +144,10 @@ def test_a_training_that_the_clock_cut_short_says_how_much_it_left_out(
     assert sentence.startswith("--minutes 4 ended the training") == (said is not None)
     assert (said or "may do better") in sentence
     if said is not None:
-        command = "repose train 'a b.tsv' --test t.de t.en --src-field de --tgt-field en"
-        assert sentence.endswith(f"{command} --from {tmp_path} --out ANOTHER")
+        assert sentence.endswith(f"or train this one further: repose train --from {tmp_path} --out ANOTHER")
+        told = list(next_steps(tmp_path, {"source_gain": 0.1}))
+        assert len(told) == 2
+        assert "--from" not in told[0], "a model that ignores its source"
 
 
 @pytest.mark.parametrize("reason", ["epochs", "patience"])

@@ -262,6 +262,12 @@ def test_presets_with_one_table_need_one_vocabulary(name: str) -> None:
     assert loaded.experiment.architecture == preset(name)
 
 
+def test_a_preset_that_is_named_again_takes_nothing_back() -> None:
+    recipe = load("medium-data")
+    assert load("medium-data", preset=recipe.preset).experiment == recipe.experiment
+    assert load("medium-data", preset="reinforced").experiment.architecture == preset("reinforced")
+
+
 def test_paths_are_relative_to_their_file_or_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ import shutil
 import signal
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,9 @@ from repose.positions_rl.table import default_table
 from repose.positions_rl.table import write as write_table
 from repose.report.collect import read_runs
 from repose.runs import run as runs
-from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.run import RunResult, run
+from repose.saved_model import directory
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import sealed, write_json
 from repose.tasks.corpus import CorpusData, prepare_corpus
@@ -503,3 +504,8 @@ def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_pa
     assert result.scores["decoding"]["length_penalty"] == translator.length_penalty
     again = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
     assert again.scores == result.scores
+    model = tmp_path / "run" / "model"
+    assert (unfinished(model), about_model(model)["finished"]) == (None, True)
+    directory.change_config(model, {"decoding": asdict(experiment.decoding)})  # as before the choice
+    assert "is not chosen yet" in str(unfinished(model))
+    assert about_model(model)["finished"] is False

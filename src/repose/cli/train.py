@@ -54,7 +54,7 @@ def train(
     overrides: Overrides = None,
     start: Annotated[
         Path | None,
-        Option("--from", metavar="RUN", help="Go on from this trained model, with its sizes and tokenizers."),
+        Option("--from", metavar="RUN", help="Go on from this trained model (on its own corpus if you name no other)."),
     ] = None,
     synthetic: Synthetic = None,
     print_config: Annotated[

@@ -182,9 +182,10 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         if new_base is not None:
             if not isinstance(new_base, str):
                 raise ConfigError(f"{layer.source.place}architecture.preset should be a name, not {new_base!r}")
+            preset_architecture(new_base)  # which refuses a name that is unknown
+            if new_base != base:
+                take_back("architecture", list(values["architecture"]))
             base = new_base
-            preset_architecture(base)  # which refuses a name that is unknown
-            take_back("architecture", list(values["architecture"]))
         if layer.tables.get("tokenizer", {}).get("src_file", "none") != "none":
             take_back("tokenizer", UNUSED_WITH_READY_TOKENIZER)
         if "warmup_updates" in layer.tables.get("training", {}):

@@ -54,7 +54,7 @@ _SAVED_AS = {
     **dict.fromkeys((".xlsx", ".xls", ".csv", ".tsv"), "open it in a spreadsheet program and save it as .ods"),
     **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
     ".ppt": "save it as .pptx or .odp",
-    ".md": "rename a copy to .txt",
+    ".md": "convert it to .html or .docx (pandoc does), or its code and links would be translated, too",
     ".pdf": "a PDF file has no sentences, only places of letters; translate the document that it was made of",
 }
 """What to do with files of other kinds, by suffix."""

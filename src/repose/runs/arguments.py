@@ -11,6 +11,7 @@ from typing import Any
 
 from repose.config.experiment import SECTIONS, TASK_SETTINGS, Experiment
 from repose.config.file import Loaded, load, shipped
+from repose.config.run_id import setting
 from repose.data.advice import too_few
 from repose.data.language import UNKNOWN
 from repose.data.readers import may_follow
@@ -43,7 +44,9 @@ def loaded_experiment(
     say: Say = say,
 ) -> Loaded:
     """The experiment that the arguments describe. Where none is named: the default, or with `by_size` the recipe for
-    so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model."""
+    so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model; this on the
+    model's own corpus, split as it was, where no other is named.
+    """
     train = files or []
     if train and train[0].suffix == ".toml":
         if len(train) > 1 or config is not None:
@@ -66,7 +69,12 @@ def loaded_experiment(
             _tell_of(loaded, recipe, say)
         return loaded
     loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start), **given)
+    is_own = not loaded.experiment.corpus.train and loaded.experiment.corpus.name is None
+    if is_own:
+        loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, with_corpus=True), **given)
     _tell_of_start(start, loaded.experiment, say)
+    if is_own:
+        return loaded
     if (others := other_languages(loaded)) is None:
         return loaded
     theirs = loaded.experiment.corpus
@@ -131,6 +139,17 @@ def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
         )
         if own:
             say(f"    {section:<13} {', '.join(own)}")
+    if lost := [
+        f"--set {name}={value}"
+        for name, origin in theirs.sources.items()
+        if name.startswith("architecture.")
+        and origin.kind == "file"
+        and loaded.sources[name].kind == "preset"
+        and (value := setting(theirs.experiment, name)) != setting(loaded.experiment, name)
+    ]:
+        say(
+            f"the preset {loaded.preset} has values of its own instead of the recipe's: {' '.join(lost)} restores these"
+        )
 
 
 def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:

@@ -10,7 +10,14 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment, TrainingConfig
+from repose.config.experiment import (
+    TASK_SETTINGS,
+    CorpusConfig,
+    DecodingConfig,
+    Experiment,
+    FurtherCorpus,
+    TrainingConfig,
+)
 from repose.config.file import Layer, Loaded, ModelLayers, Origin
 from repose.data.language import UNKNOWN, languages_in_names
 from repose.data.tags import taught
@@ -24,8 +31,9 @@ FINE_TUNING = "fine-tuning"
 """The experiment that ships for it."""
 
 
-def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> ModelLayers:
-    """What a training that starts from this run or model directory takes over. Raises CheckpointError.
+def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_corpus: bool = False) -> ModelLayers:
+    """What a training that starts from this run or model directory takes over; `with_corpus`: a run's corpus and how it
+    was split, too. Raises CheckpointError.
 
     `languages` are those of the new sentences, where they are others than the model's: a tag that says which language
     is wanted is theirs then, if the model has one for it.
@@ -48,7 +56,8 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
     )
-    corpus = {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
+    corpus = _corpus(run.corpus) if with_corpus and run is not None else {}
+    corpus |= {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     if languages is not None:
         told = next((one.tag for one in taught(config)[1:] if (one.src_lang, one.tgt_lang) == languages), None)
         if told is not None:
@@ -69,6 +78,24 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None) -> Model
     if "training.label_smoothing" in task.refuses:
         over["training"]["label_smoothing"] = 0.0  # which the recipe has
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
+
+
+def _corpus(corpus: CorpusConfig) -> dict[str, Any]:
+    """What is set of it, as a file would have it."""
+
+    def written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for field in fields(config):
+            value = getattr(config, field.name)
+            if value is None and field.default is not None:
+                found[field.name] = "none"
+            elif isinstance(value, tuple):
+                found[field.name] = [written(one) if isinstance(one, FurtherCorpus) else one for one in value]
+            elif value is not None:
+                found[field.name] = value
+        return found
+
+    return written(corpus)
 
 
 def other_languages(loaded: Loaded) -> tuple[str, str] | None:

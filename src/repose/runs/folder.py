@@ -8,6 +8,7 @@
     scores.<split>.json         figures of the finished model, with the digest of what they were computed from
     hypotheses/<split>.<decoding>.txt, hypotheses/<split>.trees.txt
     statistics.<split>.npz      counts per sentence, where a report needs them without the translations
+    trained-on.npz              hashes of the sources that the model has learnt from
 
 Whatever is missing or damaged is a CheckpointError of one sentence.
 """
@@ -92,7 +93,7 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
     return bare
 
 
-_OF_A_RUN = (".", "config.json", "model", "scores.", "statistics.")
+_OF_A_RUN = (".", "config.json", "model", "scores.", "statistics.", "trained-on.")
 """How names in a run directory begin, those of files that are half written among them."""
 
 
@@ -109,6 +110,7 @@ class RunFolder:
         self.hypotheses_folder = path / "hypotheses"
         self.state = path / "state"
         self.checkpoint = self.state / "last.safetensors"
+        self.trained_on_file = path / "trained-on.npz"
         self.lock_file = self.state / "lock"
         """Held while a process trains here, which is named in it."""
 
@@ -338,6 +340,15 @@ class RunFolder:
             return False
 
     @property
+    def has_to_choose(self) -> bool:
+        """Whether a trained model still lacks how it searches, which is chosen on its validation set at the end."""
+        try:
+            asked, own = self.config().experiment.decoding, model_dir.read_config(self.model).get("decoding")
+        except CheckpointError:
+            return False
+        return asked.length_penalty is None and isinstance(own, dict) and own.get("length_penalty") is None
+
+    @property
     def workers(self) -> int | None:
         """Workers that the training had last; None where there is no checkpoint that can be read."""
         try:
@@ -357,7 +368,7 @@ def run_of(model: Path) -> RunFolder | None:
 
 def about_model(model: Path) -> dict[str, Any]:
     """What is known of a model directory: its `parameters`; and, where it lies in a run, whether its training is
-    `finished` and the `scores` of what it translated itself. None each where it is not known."""
+    `finished`, its search chosen, and the `scores` of what it translated itself. None each where it is not known."""
     run = run_of(model)
     found: tuple[str, dict[str, Any]] | None = None
     if run is not None:
@@ -365,17 +376,19 @@ def about_model(model: Path) -> dict[str, Any]:
             found = run.best_scores()
     return {
         "parameters": _num_parameters(model),
-        "finished": None if run is None else not run.is_under_way,
+        "finished": None if run is None else not (run.is_under_way or run.has_to_choose),
         "scores": None if found is None else _free_running(*found),
     }
 
 
 def unfinished(model: Path) -> str | None:
-    """A sentence about a model whose training is not over; None where it is, or nothing is known of it."""
+    """A sentence about a model that may still change; None where it will not, or nothing is known of it."""
     run = run_of(model)
-    if run is None or not run.is_under_way:
-        return None
-    return f"the training of {run.path} is not over: its model may still change, and how it searches"
+    if run is not None and run.is_under_way:
+        return f"the training of {run.path} is not over: its model may still change, and how it searches"
+    if run is not None and run.has_to_choose:
+        return f"how the model of {run.path} searches is not chosen yet: the command that trained it does so"
+    return None
 
 
 def main_figure(figures: Mapping[str, Any]) -> str:

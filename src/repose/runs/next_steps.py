@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from repose.config.experiment import CorpusConfig, Experiment, TrainingConfig
+from repose.config.experiment import TrainingConfig
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, Records
 from repose.system.terminal import duration, quoted
@@ -13,32 +13,22 @@ from repose.training.advice import LITTLE_GAIN, hardly_reads
 def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
     """Sentences about a finished run, whose model has these figures on its validation set."""
     run = RunFolder(folder)
-    records, experiment = run.records(may_be_empty=True), run.config().experiment
-    training = experiment.training
-    cut = _cut_short(folder, records, experiment)
-    advice = _longer_training(records, training) if cut is None else cut
+    records, training = run.records(may_be_empty=True), run.config().experiment.training
+    gain = figures.get("source_gain")
+    has_learnt = gain is None or gain >= LITTLE_GAIN
+    advice = _cut_short(records, training)
+    if advice is not None and has_learnt:
+        advice += f", or train this one further: repose train --from {quoted(folder)} --out ANOTHER"
+    if advice is None:
+        advice = _longer_training(records, training)
     if advice is not None:
         yield advice
-    gain = figures.get("source_gain")
-    if gain is not None and gain < LITTLE_GAIN:
+    if gain is not None and not has_learnt:
         may_go_on = records.end is not None and records.end.reason is not EndReason.PATIENCE
         yield (
             f"WARNING: {hardly_reads(gain)}, so its translations may be fluent and have nothing to do with what they "
             f"translate: see that the pairs are translations of each other, {'train longer, ' * may_go_on}or add pairs"
         )
-
-
-def _corpus(corpus: CorpusConfig) -> str:
-    """The arguments of a command that trains on the same corpus."""
-    usual = CorpusConfig()
-    parts = [*map(quoted, corpus.train)] if corpus.name is None else ["--set", f"corpus.name={corpus.name}"]
-    for name in ("valid", "test", "synthetic"):
-        if files := getattr(corpus, name):
-            parts += [f"--{name}", *map(quoted, files)]
-    for name in ("src_field", "tgt_field"):
-        if (field := getattr(corpus, name)) != getattr(usual, name):
-            parts += [f"--{name.replace('_', '-')}", quoted(field)]
-    return "".join(f"{part} " for part in parts)
 
 
 def _longer_training(records: Records, training: TrainingConfig) -> str | None:
@@ -53,9 +43,9 @@ def _longer_training(records: Records, training: TrainingConfig) -> str | None:
     )
 
 
-def _cut_short(folder: Path, records: Records, experiment: Experiment) -> str | None:
+def _cut_short(records: Records, training: TrainingConfig) -> str | None:
     """How much of a training the clock left out, where other limits say how long it would be."""
-    end, training = records.end, experiment.training
+    end = records.end
     if end is None or end.reason is not EndReason.HOURS or end.total is None or end.total <= end.update:
         return None
     reached = f"after {end.update:,} of {end.total:,} updates"
@@ -65,6 +55,5 @@ def _cut_short(folder: Path, records: Records, experiment: Experiment) -> str | 
     bound = "about" if training.patience is None else "at most"
     return (
         f"--minutes {60 * (training.max_hours or 0.0):.4g} ended the training {reached}: without this limit, it would "
-        f"go on for {bound} {left}; for a better model, train with another --out and without --minutes, or train "
-        f"this one further: repose train {_corpus(experiment.corpus)}--from {quoted(folder)} --out ANOTHER"
+        f"go on for {bound} {left}; for a better model, train with another --out and without --minutes"
     )

@@ -27,7 +27,7 @@ from repose.system.terminal import Say, counted
 from repose.tasks.base import check_start
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import direction_of, languages_of, with_languages
-from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, num_trained_on
+from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, record_trained_on
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind, check_progress
@@ -162,8 +162,10 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     claim(folder, experiment, identity, digests, data, lambda config: _check_start(config, data, table))
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
-    if (start := experiment.training.init_from) is not None:
-        _tell_of_trained_on(Path(start), data, say)
+    start = None if experiment.training.init_from is None else Path(experiment.training.init_from)
+    if start is not None:
+        _tell_of_trained_on(start, data, say)
+    record_trained_on(RunFolder(folder), data, start)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
     return data, table, identity
@@ -173,12 +175,18 @@ def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
     """Say of sets that the model to begin with was trained on parts of, as where a corrected corpus is split anew."""
     splits = {"valid": "validation", "test": "test"}
     found = {name: data.text(split)[0] for split, name in splits.items() if data.has_text(split)}
-    for (name, sources), number in zip(found.items(), num_trained_on(start, *found.values()), strict=True):
+    known = TrainedOn.of(start)
+    for (name, sources), number in zip(found.items(), known.counts(*found.values()), strict=True):
         if number >= max(1, TRAINED_ON_SHARE * len(sources)):
             say(
                 f"WARNING: {start} was trained on {number:,} of {counted(len(sources), f'{name} source')}, so scores "
                 f"of that set will be too high: name pairs that neither training has seen (--valid and --test)"
             )
+    if found and not known.is_all:
+        say(
+            f"not all is known of what {start} was trained on: if it has learnt from the validation or test set, their "
+            "scores will be too high"
+        )
 
 
 def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:

@@ -1,15 +1,22 @@
 """The corpus that a run was trained on, as it was then."""
 
+import io
+import zipfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from repose.config.experiment import Experiment, TokenizerConfig
 from repose.data.splits import same_sentence
 from repose.data.tags import MARK
 from repose.runs.folder import RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
-from repose.system.errors import CheckpointError, DataError, WriteError
+from repose.system.errors import DataError
+from repose.system.files import read_file, write_file, writing
 from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
@@ -36,18 +43,40 @@ def corpus_of(run: RunFolder, split: str) -> CorpusData:
     )
 
 
-def num_trained_on(folder: Path, *sets: Iterable[str]) -> list[int]:
-    """How many sources of each set a run was trained on, translations aside; 0 where its text is not to be had from
-    the cache, or the folder holds a model alone."""
-    run = RunFolder(folder)
-    try:
-        data = kept_corpus(run.config().data)
-    except (CheckpointError, DataError, WriteError):
-        data = None
-    if data is None or not data.has_text("train"):
-        return [0] * len(sets)
-    trained_on = {same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]}
-    return [sum(same_sentence(source) in trained_on for source in sources) for sources in sets]
+class TrainedOn(NamedTuple):
+    """The sources that a model has learnt from, translations aside, and those that the model it began with had."""
+
+    hashes: NDArray[np.uint64]
+    """(N,), in order (`data.splits.same_sentence`)."""
+    is_all: bool
+    """Whether it is known of all models on the way."""
+
+    @classmethod
+    def of(cls, folder: Path) -> "TrainedOn":
+        """As a run recorded it; nothing is known of a model directory alone."""
+        try:
+            with np.load(io.BytesIO(read_file(RunFolder(folder).trained_on_file)), allow_pickle=False) as arrays:
+                return cls(arrays["hashes"].astype(np.uint64), bool(arrays["is_all"]))
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return cls(np.zeros(0, np.uint64), is_all=False)
+
+    def counts(self, *sets: Iterable[str]) -> list[int]:
+        """How many sources of each set are among them."""
+        known = set(self.hashes.tolist())
+        return [sum(same_sentence(source) in known for source in sources) for sources in sets]
+
+
+def record_trained_on(run: RunFolder, data: CorpusData, start: Path | None) -> None:
+    """Keep what a run's model learns from, which began with the model `start`, where it is sentence pairs. Raises
+    WriteError."""
+    if run.trained_on_file.exists() or not data.has_text("train"):
+        return
+    before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(start)
+    own = np.array([same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]], np.uint64)
+    content = io.BytesIO()
+    np.savez(content, hashes=np.union1d(before.hashes, own), is_all=before.is_all)
+    with writing(run.trained_on_file):
+        write_file(run.trained_on_file, content.getvalue())
 
 
 def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:

@@ -37,7 +37,7 @@ from repose.system.token_ids import END, PAD, START, UNK
 from repose.tasks.base import Decoding
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import fields_for, is_pretokenized
-from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, num_trained_on, text_of_run
+from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, text_of_run
 from repose.training.job import TrainingJob
 
 _SHOWN = 3  # sentences of the validation set
@@ -105,7 +105,7 @@ def _read_files(
     about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
     if names_columns(pairs[0]):
         about["column_names"] = list(pairs[0])
-    (number,) = num_trained_on(folder, (src for src, _ in pairs))
+    (number,) = TrainedOn.of(folder).counts(src for src, _ in pairs)
     if number >= max(1, TRAINED_ON_SHARE * len(pairs)):
         about["trained_on"] = number
     if warnings := warnings_for_pairs(stored, pairs, decoding.to):
