@@ -227,6 +227,27 @@ def test_a_cache_whose_rows_stay_where_they_were_is_found(monkeypatch: pytest.Mo
     assert failed(model()) == {"cached = full"}
 
 
+def test_a_step_that_passes_by_a_learned_factor_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is close to where it began."""
+    usual = {"d_token": 128, "num_heads": 4, "head_dim": 64, "d_ff": 256, "initialisation": "keras"}  # small weights
+    made, real = model(qk_norm="l2", **usual), Transformer.step
+    begun = [layer.self_attention.qk_norm.gain.item() for layer in made.decoder.layers]
+
+    def passes_by(self: Transformer, *arguments: Any, **more: Any) -> Tensor:
+        gains = [layer.self_attention.qk_norm.gain for layer in self.decoder.layers]
+        learned = [gain.item() for gain in gains]
+        with torch.no_grad():
+            for gain, value in zip(gains, begun, strict=True):
+                gain.fill_(value)
+            found = real(self, *arguments, **more)
+            for gain, value in zip(gains, learned, strict=True):
+                gain.fill_(value)
+        return found
+
+    monkeypatch.setattr(Transformer, "step", passes_by)
+    assert failed(made) == {"cached = full"}
+
+
 @pytest.mark.parametrize("switch", ["is_softmax", "allow_absorption"])
 def test_a_variant_of_the_scores_that_is_passed_by_is_told_what_to_set(
     switch: str, monkeypatch: pytest.MonkeyPatch

@@ -514,3 +514,19 @@ def test_links_back_up_the_tree(make_run: Any) -> None:
     for name in ("latest", "best"):
         (run.parent / name).symlink_to(run.parent)
     assert len(read_runs([run.parent]).runs) == 1
+
+
+def test_runs_whose_folders_have_one_name_twice_over_are_kept_apart(make_run: Any, tmp_path: Path) -> None:
+    """As in copies of a folder of runs: by as many folders as tell them apart."""
+    for place, width, bleu in (("A/runs", 16, 6.0), ("B/runs", 17, 89.0)):
+        make_run(f"{place}/x", [2.0], bleu=bleu, settings=[f"architecture.d_ff={width}"])
+    runs = read_runs([tmp_path / "A", tmp_path / "B"]).runs
+    assert [run.group for run in runs] == [run.name for run in runs] == ["A/runs/x", "B/runs/x"]
+
+
+def test_systems_of_grids_in_folders_of_one_name_are_kept_apart(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    for place, width in (("A/runs", 16), ("B/runs", 17)):
+        make_run(f"{place}/narrow-s0", [2.0], settings=[f"architecture.d_ff={width}"])
+        make_grid(place, [("narrow-s0", {"width": "narrow"}, None, "done", "")])
+    runs = read_runs([tmp_path / "A" / "runs", tmp_path / "B" / "runs"]).runs
+    assert {run.group for run in runs} == {"A/runs/narrow", "B/runs/narrow"}

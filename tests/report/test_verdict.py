@@ -50,7 +50,9 @@ def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path
     """Of four systems, each is tested against the baseline, or against the first, alone."""
     two_seeds(make_run, a=20.0, b=21.0, c=23.0, d=29.0)
     runs = read_runs([tmp_path])
-    assert said_of(runs).endswith("6.0 above c; no test compares the two.")
+    (first,) = {p for pair, p in significance_tables(runs)[1].p_values.items() if "d" in pair}
+    tested = f"but 9.0 above a, p = {first:.3f} over seeds, and not tested over the test set."
+    assert f"6.0 above c; no test compares the two, {tested}" in said_of(runs)
     tables = {table.id: table for table in significance_tables(replace(runs, baseline="c"))}
     (p,) = {p for pair, p in tables["seeds"].p_values.items() if "d" in pair}
     end = f"6.0 above c; p = {p:.3f} over seeds, and not tested over the test set."
@@ -105,8 +107,8 @@ def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, t
         ({"d": "gone", "a": "c"}, True),  # against the baseline, then
     ):
         said = said_of(replace(runs, baseline=list(twins.values())[-1], twins=twins))
-        assert (" over seeds" in said) == tested
         assert ("no test compares the two" in said) != tested
+        assert ("6.0 above c; p = " in said) == tested
 
 
 def test_means_that_differ_by_less_than_is_shown(make_run: Any, tmp_path: Path) -> None:
@@ -187,10 +189,18 @@ def test_all_that_share_the_best_are_named(make_run: Any, tmp_path: Path) -> Non
 
 
 def test_systems_that_do_not_translate_are_not_praised(make_run: Any, tmp_path: Path) -> None:
-    four(make_run, a=-0.9, b=-0.5)
+    for name, bleu, width in (("a", -0.9, 16), ("b", -0.5, 17)):
+        make_run(f"{name}-s0", [2.0], bleu=bleu, chrf=12.0, settings=[f"architecture.d_ff={width}"])
     assert "no system translates: the best BLEU (beam 4) is 0.5 (one seed)." in verdict(read_runs([tmp_path]))
     shutil.rmtree(tmp_path / "b-s0")
     assert " does not translate: BLEU (beam 4) is 0.1 (one seed)." in verdict(read_runs([tmp_path]))
+
+
+def test_translations_that_are_too_short_for_bleu_are_judged_by_chrf(make_run: Any, tmp_path: Path) -> None:
+    for name, chrf, width in (("a", 50.0, 16), ("b", 60.0, 17), ("c", 12.0, 18)):
+        make_run(f"{name}-s0", [2.0], bleu=-1.0, chrf=chrf, settings=[f"architecture.d_ff={width}"])
+    said = verdict(read_runs([tmp_path]))
+    assert "where no BLEU reaches 1, b has the best chrF (beam 4) of 3 systems, 61.0 (one seed), 10.0 above a" in said
 
 
 def test_systems_without_a_beam_are_compared_by_greedy_search(make_run: Any, tmp_path: Path) -> None:
@@ -206,7 +216,8 @@ def test_other_tasks_are_judged_by_what_they_are_tested_by() -> None:
     results = Path(__file__).parents[2] / "results"
     said = said_of(read_runs([results / "parsing-small"]))
     assert "ablation-concat-values has the best LAS of 7 systems, 67.57" in said
-    assert said.endswith("above reinforced; no test compares the two.")
+    tested = "but 4.45 above ablation-none, p < 0.001 over seeds, and not tested over the test set."
+    assert f"above reinforced; no test compares the two, {tested}" in said
     said = said_of(read_runs([results / "language-modelling-small"]))
     assert "reinforced has the best bits per token of 5 systems, 6.035" in said, "but for the one that looks ahead"
     assert "0.095 below ablation-norm" in said, "less is better"

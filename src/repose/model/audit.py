@@ -22,7 +22,7 @@ from repose.system.token_ids import END, PAD, START, UNK
 
 TOLERANCE = 1e-9
 """Largest movement of a logit or gradient, in float64, that counts as rounding."""
-CACHE_TOLERANCE = 1e-4
+CACHE_TOLERANCE = 3e-5
 """The same for log-probabilities of decoding, which are float32."""
 LONG = 64
 """Tokens of a second, longer target, for what goes wrong at some distance only: at least so many, and more than a
@@ -34,8 +34,9 @@ SWITCHES = (
     "by, and allow_absorption of weights that do not sum to one"
 )
 """What a variant of the scores forgets most easily."""
-NOISE = 0.01
-"""Deviation of what is added to the weights, so that what passes through one of 0 is seen: a gate may begin there."""
+NOISE, NOISE_OF_EQUAL = 0.01, 0.1
+"""Deviation of what is added to the weights, and to those that are all equal, as gains and gates are before training:
+what passes by one of 0 or 1 would not be seen."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class AuditReport:
 
 
 def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport:
-    """Tries the model on random tokens, on a copy in float64 with a little noise in its weights, so that what moves is
+    """Tries the model on random tokens, on a copy in float64 with some noise in its weights, so that what moves is
     structure: not rounding, and not hidden by weights that happen to be 0, as some are before training.
 
     `length` is the target length in tokens (at least 3, and cut to what the model takes); a second target has `LONG` or
@@ -121,7 +122,8 @@ def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport
 def _add_noise(model: Transformer, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     for weights in model.parameters():
-        weights.add_(torch.randn(weights.shape, generator=generator, dtype=weights.dtype), alpha=NOISE)
+        noise = torch.randn(weights.shape, generator=generator, dtype=weights.dtype)
+        weights.add_(noise, alpha=NOISE_OF_EQUAL if bool((weights == weights.flatten()[0]).all()) else NOISE)
 
 
 def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:

@@ -40,8 +40,8 @@ class ReportRun:
     """One training, as it stands in its directory."""
 
     folder: Path
-    place: str
-    """Name of the folder of the grid that it is reported of, wherever it lies; without a grid of the one above it."""
+    place: Path
+    """The folder of the grid that it is reported of, wherever it lies; without a grid the one above it."""
     name: str
     """Name of the cell, or of the folder; unique within a RunSet."""
     group: str
@@ -204,7 +204,7 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     task = experiment.training.task
     return ReportRun(
         folder=folder,
-        place=(grid or folder.absolute().parent).absolute().name,
+        place=(grid or folder.absolute().parent).absolute(),
         name=cell.name if cell else folder.name,
         group=cell.system if cell else folder.name,
         labels=cell.labels if cell else {},
@@ -402,8 +402,7 @@ def _of_grid(
 
 def _as_named(place: Path, cell: Entry, absent: Absent, runs: Iterable[ReportRun]) -> Absent:
     """With the names that its system and corpus have in the report, where other runs of them are there."""
-    name = place.absolute().name
-    beside = next((run for run in runs if run.place == name and run.labels == cell.labels), None)
+    beside = next((run for run in runs if run.place == place.absolute() and run.labels == cell.labels), None)
     return absent if beside is None else replace(absent, group=beside.group, corpus=beside.corpus)
 
 

@@ -75,7 +75,8 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     found = read_runs(every)
     unfinished = [run.name for run in found.runs if not run.done]
     if unfinished or len(found.runs) < len(every):
-        raise DataError("; ".join(found.problems) or f"{unfinished[0]} is not finished: let it finish first")
+        reason = f"{unfinished[0]} is not finished: let it finish first" if unfinished else "two hold the same run"
+        raise DataError("; ".join(found.problems) or reason)
     run_of = {run.folder.resolve(): run for run in found.runs}
     sides = {run_of[paths[0]].name: [run_of[path] for path in paths] for paths in folders.values()}
     for first, *others in sides.values():

@@ -7,7 +7,7 @@ counted once, wherever it was found.
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -161,18 +161,26 @@ def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
     names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
     if len(set(names)) == len(names):
         return names
-    names = folders
-    names = _apart(names, [run.folder.name for run in runs])
-    return _apart(names, [_in_folder(run, name) for name, run in zip(names, runs, strict=True)])
+    names = [name if folders.count(name) == 1 else run.folder.name for name, run in zip(folders, runs, strict=True)]
+    return _apart(names, [run.place for run in runs])
 
 
-def _apart(names: Sequence[str], longer: Sequence[str]) -> list[str]:
-    """Names that no other has, or else the longer ones."""
-    return [name if names.count(name) == 1 else long for name, long in zip(names, longer, strict=True)]
+def _apart(names: Sequence[str], places: Sequence[Path]) -> list[str]:
+    """Names that no other has, or else with the folders that they are in."""
+    found = list(names)
+    for i in _shared(names):
+        alike = [place for name, place in zip(names, places, strict=True) if name == names[i]]
+        found[i] = f"{_known(places[i], alike)}/{names[i]}"
+    return [f"{name} ({found[: i + 1].count(name)})" if found.count(name) > 1 else name for i, name in enumerate(found)]
 
 
-def _in_folder(run: "ReportRun", name: str) -> str:
-    return f"{run.place}/{name}"
+def _known(place: Path, places: Iterable[Path]) -> str:
+    """As many of a folder's last names as tell it from others."""
+    others = set(places) - {place}
+    tails = (place.parts[-depth:] for depth in range(1, len(place.parts)))
+    return "/".join(
+        next((tail for tail in tails if all(other.parts[-len(tail) :] != tail for other in others)), place.parts)
+    )
 
 
 def preset_of(run: "ReportRun") -> str | None:
@@ -217,12 +225,18 @@ def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
     settings in several grids by the first one's."""
     runs = _written_alike(runs)
-    names: dict[tuple[str, str], dict[str, str]] = {}
+    places: dict[tuple[str, str], dict[str, Path]] = {}
     for run in runs:
-        names.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), _in_folder(run, run.group))
-    unlike = {group for (group, _), found in names.items() if len(set(found.values())) > 1}
+        places.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), run.place)
+    unlike = {group for (group, _), found in places.items() if len(set(found.values())) > 1}
+    every = {
+        group: [p for (name, _), found in places.items() if name == group for p in found.values()] for group in unlike
+    }
     return [
-        replace(run, group=names[run.group, run.corpus][_settings(run)]) if run.group in unlike else run for run in runs
+        replace(run, group=f"{_known(places[run.group, run.corpus][_settings(run)], every[run.group])}/{run.group}")
+        if run.group in unlike
+        else run
+        for run in runs
     ]
 
 
@@ -247,7 +261,7 @@ def _settings(run: "ReportRun") -> str:
 
 def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     """Runs of one name in different places go by their folders, too."""
-    names = _apart([run.name for run in runs], [_in_folder(run, run.name) for run in runs])
+    names = _apart([run.name for run in runs], [run.place for run in runs])
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 

@@ -75,7 +75,7 @@ class ComparedSystem:
                 continue
             runs.append(run)
             try:
-                counts.append(statistics_of(run, GREEDY))
+                counts.append(enough(statistics_of(run, GREEDY)))
             except ReposeError as error:
                 reasons.setdefault(str(error), []).append(run.name)
                 counts.append(None)
@@ -137,6 +137,12 @@ def check_comparable(run: ReportRun) -> None:
 def left_out(reasons: dict[str, list[str]], of: str = "") -> list[str]:
     """Sentences about runs, by the reason why they are in no test, or in none `of` something."""
     return [f"Left out of the tests{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
+
+
+def enough(counts: SentenceStatistics) -> SentenceStatistics:
+    """Those of enough translations to be resampled. Raises DataError."""
+    check_number(len(counts), "sentences")
+    return counts
 
 
 def check_number(number: int, units: str) -> None:

@@ -21,7 +21,7 @@ from repose.report.pairs import (
     Sides,
     bootstrap_table,
     check_comparable,
-    check_number,
+    enough,
     holm_words,
     left_out,
     name_cells,
@@ -41,9 +41,11 @@ from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
-DEAD = 1.0
-"""BLEU below which a model does not translate."""
-_NEITHER = "Both systems score below 1 BLEU: neither translates, and no difference between them says anything."
+DEAD, DEAD_CHRF = 1.0, 25.0
+"""BLEU and chrF below which a model does not translate."""
+_NEITHER = (
+    "Both systems score below 1 BLEU and 25 chrF: neither translates, and no difference between them says anything."
+)
 
 
 def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSystem]:
@@ -59,7 +61,7 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSyst
             unlike.setdefault(str(error), []).append(run.name)
             continue
         try:
-            found.append((run, _counts(run)))
+            found.append((run, enough(statistics_of(run))))
         except ReposeError as error:
             uncounted.setdefault(str(error), []).append(run.name)
             found.append((run, None))
@@ -76,13 +78,6 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSyst
         ComparedSystem(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
         for group, of_group in kept.items()
     ]
-
-
-def _counts(run: ReportRun) -> SentenceStatistics:
-    """Of enough translations to be resampled. Raises ReposeError."""
-    found = statistics_of(run)
-    check_number(len(found), "sentences")
-    return found
 
 
 def _references(counts: SentenceStatistics) -> object:
@@ -141,10 +136,10 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         systems = systems_of(runs, corpus, remarks)
         pairs += pairs_of(systems, runs, remarks.of_scores)
         counted += pairs_of([one.counted for one in systems if one.statistics], runs, remarks.of_texts)
-    sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in counted}
     greedy, without = _by_greedy(pairs)
     both = (pair for pair in greedy if pair.system.statistics and pair.other.statistics)
     by_text = [Pair(pair.system.counted, pair.other.counted) for pair in both]
+    sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in (*by_text, *counted)}
     over_seeds = any(of_seeds(_sides(greedy, "bleu")))
     said = [*remarks.of_scores, *remarks.of_texts, *([] if by_text or over_seeds else without)]
     few = small_sets(sizes, "sentences")
@@ -238,4 +233,11 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
 
 def notes_of(pair: Pair) -> list[str]:
     """On a difference where neither system translates."""
-    return [_NEITHER] * all(fmean(side.scores("bleu")) < DEAD for side in (pair.system, pair.other))
+    return [_NEITHER] * all(
+        is_dead(fmean(side.scores("bleu")), fmean(side.scores("chrf") or [0.0])) for side in (pair.system, pair.other)
+    )
+
+
+def is_dead(bleu: float, chrf: float = 0.0) -> bool:
+    """Whether a system does not translate. BLEU alone does not say so: sentences of three words have no four-grams."""
+    return bleu < DEAD and chrf < DEAD_CHRF

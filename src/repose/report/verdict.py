@@ -8,7 +8,7 @@ from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture, Shows, Table
 from repose.report.pairs import shown_p
-from repose.report.significance import DEAD
+from repose.report.significance import is_dead
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import judged_decoding, task_column, translation_score
@@ -31,7 +31,7 @@ def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
     corpora = list(dict.fromkeys(row.corpus for row in rows))
     most = _MOST if len(corpora) > _MOST + 1 else len(corpora)
     sentences = [_of_corpus([row for row in rows if row.corpus == corpus], tests) for corpus in corpora[:most]]
-    if any("; p " in sentence for sentence in sentences):
+    if any(" p = " in sentence or " p < " in sentence for sentence in sentences):
         sentences.append(_HOW)
     if len(corpora) > most:
         sentences.append(f"{len(corpora) - most} more corpora: see the scores.")
@@ -48,6 +48,9 @@ def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
 def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     corpus, comparable = rows[0].corpus, [row for row in rows if row.comparable]
     figure = _judge(comparable or rows)
+    if is_short := _has_no_bleu(comparable, figure):
+        figure = _judge(comparable, "chrf")
+    here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
     if not found:
         return f"On {corpus}, no model has a score that may be compared."
@@ -60,24 +63,48 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     sign = -1 if figure.better == "higher" else 1
     found.sort(key=lambda pair: sign * pair[1].mean)
     (best, mean), *others = found
+    is_dead_bleu = figure.name.startswith("BLEU") and is_dead(mean.mean)
     if not others:
-        if figure.name.startswith("BLEU") and mean.mean < DEAD:
+        if is_dead_bleu:
             return f"{best.group} on {corpus} does not translate: {figure.name} is {_shown(mean, figure)}."
         return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}."
     (second, next_mean) = others[0]
     without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
     among = f"the best {figure.name} of {len(found)} systems{without}"
-    if figure.name.startswith("BLEU") and mean.mean < DEAD:
+    if is_dead_bleu:
         return f"On {corpus}, no system translates: the best {figure.name} is {_shown(mean, figure)}."
     level = [row.group for row, other in found if round(other.mean, figure.digits) == round(mean.mean, figure.digits)]
     if len(level) == len(found) > 2:
-        return f"On {corpus}, all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
+        return f"{here}, all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
     if len(level) > 1:
-        score = f"{number(mean.mean, figure.digits)}{_inflated(found[: len(level)])}"
-        return f"On {corpus}, {_listed(level)} share {among}, {score}."
+        score = f"{number(mean.mean, figure.digits)}{_inflated(figure, found[: len(level)])}"
+        return f"{here}, {_listed(level)} share {among}, {score}."
     apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {'above' if sign < 0 else 'below'} {second.group}"
-    said = f"On {corpus}, {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(found[:2])}"
-    return f"{said}{_otherwise(best, second)}; {_tested(figure, tests, best, second)}."
+    said = f"{here}, {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(figure, found[:2])}"
+    said += _otherwise(best, second)
+    if (tested := _tested(figure, tests, best, second)) is None:
+        return f"{said}; no test compares the two{_above_base(figure, tests, found)}."
+    return f"{said}; {tested}."
+
+
+def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
+    """Whether translations that chrF finds good have no BLEU, as of sentences that are too short for it."""
+    if not rows or not figure.name.startswith("BLEU"):
+        return False
+    found = [(over_seeds(row.runs, figure), over_seeds(row.runs, _judge(rows, "chrf"))) for row in rows]
+    means = [(bleu.mean, chrf.mean) for bleu, chrf in found if bleu is not None and chrf is not None]
+    best_bleu, best_chrf = (max(of_one, default=0.0) for of_one in zip(*means, strict=True)) if means else (0.0, 0.0)
+    return is_dead(best_bleu) and not is_dead(best_bleu, best_chrf)
+
+
+def _above_base(figure: Figure, tests: Sequence[Table], found: Sequence[tuple[Row, Spread]]) -> str:
+    """How the best system stands to the one that it was tested against, where that is not the next; "" without one."""
+    (best, mean), *others = found
+    for row, other in others:
+        if (tested := _tested(figure, tests, best, row)) is not None:
+            beside = "above" if mean.mean > other.mean else "below"
+            return f", but {_apart(abs(mean.mean - other.mean), figure)} {beside} {row.group}, {tested}"
+    return ""
 
 
 def _otherwise(one: Row, other: Row) -> str:
@@ -94,12 +121,16 @@ def _apart(difference: float, figure: Figure) -> str:
     return f"less than {number(10**-figure.digits, figure.digits)}" if shown == none else shown
 
 
-def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str:
-    """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected."""
+def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str | None:
+    """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected; None where
+    none compares them."""
+    by_beam = any(map(figures.is_by_beam, (*one.runs, *other.runs)))
     if not one.runs[0].translates:
         names = [f"{kind}-{one.runs[0].task}" for kind in ("significance", "seeds")]
-    elif figure.name == _GREEDY and any(map(figures.is_by_beam, (*one.runs, *other.runs))):
+    elif figure.name == _GREEDY and by_beam:
         names = ["significance-greedy", "seeds-greedy"]
+    elif figure.name.startswith("chrF"):
+        names = ["significance-chrf", "seeds-chrf"] if figure.name != "chrF (greedy)" or not by_beam else ["", ""]
     else:
         names = ["significance", "seeds"]
     over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
@@ -107,7 +138,7 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
     if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
         over_set, small = exact, False  # of two single runs; it does not call too much significant for few sentences
     if over_set is None and over_seeds is None:
-        return "no test compares the two"
+        return None
     if over_set is None:
         return f"{over_seeds} over seeds, and not tested over the test set"
     return f"{over_set} over the test set{', which is too small to rely on,' * small}" + (
@@ -131,12 +162,12 @@ def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
     decoding, name = judged_decoding(runs)
-    return translation_score(f"BLEU ({name})", decoding, metric)
+    return translation_score(f"{'chrF' if metric == 'chrf' else 'BLEU'} ({name})", decoding, metric)
 
 
-def _inflated(found: Sequence[tuple[Row, Spread]]) -> str:
+def _inflated(figure: Figure, found: Sequence[tuple[Row, Spread]]) -> str:
     """What these systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
-    if not found[0][0].runs[0].translates:
+    if not figure.name.startswith("BLEU"):
         return ""
     figure = _judge([row for row, _ in found], "bleu_detokenised")
     means = [over_seeds(row.runs, figure) for row, _ in found]

@@ -108,6 +108,7 @@ def run(
             was_done = is_first and _is_done(RunFolder(folder))
             if is_first and not was_done:
                 _forget_scores(RunFolder(folder))
+                record_trained_on(RunFolder(folder), data, experiment.training.init_from)
             outcome = train(
                 _job(_config(folder, experiment), data, table),
                 folder,
@@ -162,10 +163,8 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     claim(folder, experiment, identity, digests, data, lambda config: _check_start(config, data, table))
     if (direction := direction_of(experiment, data.check)) is not None:
         say(direction)
-    start = None if experiment.training.init_from is None else Path(experiment.training.init_from)
-    if start is not None:
-        _tell_of_trained_on(start, data, say)
-    record_trained_on(RunFolder(folder), data, start)
+    if (start := experiment.training.init_from) is not None:
+        _tell_of_trained_on(Path(start), data, say)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
     return data, table, identity

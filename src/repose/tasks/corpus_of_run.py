@@ -66,12 +66,12 @@ class TrainedOn(NamedTuple):
         return [sum(same_sentence(source) in known for source in sources) for sources in sets]
 
 
-def record_trained_on(run: RunFolder, data: CorpusData, start: Path | None) -> None:
+def record_trained_on(run: RunFolder, data: CorpusData, start: str | None) -> None:
     """Keep what a run's model learns from, which began with the model `start`, where it is sentence pairs. Raises
     WriteError."""
     if run.trained_on_file.exists() or not data.has_text("train"):
         return
-    before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(start)
+    before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(Path(start))
     own = np.array([same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]], np.uint64)
     content = io.BytesIO()
     np.savez(content, hashes=np.union1d(before.hashes, own), is_all=before.is_all)

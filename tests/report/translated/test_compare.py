@@ -1,6 +1,7 @@
 """Two systems compared from Python."""
 
 import json
+import shutil
 import zlib
 from typing import Any
 
@@ -81,3 +82,11 @@ def test_what_cannot_be_compared_is_told(made: Any) -> None:
     (good / "hypotheses" / "test.beam4.txt").unlink()
     with pytest.raises(DataError, match="good-s0; "):
         repose.compare(base, good)
+
+
+def test_a_copy_of_a_run_is_not_compared_with_it(made: Any) -> None:
+    folder = made.add("base")
+    copy = folder.parent / "copies" / folder.name
+    shutil.copytree(folder, copy)
+    with pytest.raises(DataError, match="two hold the same run"):
+        repose.compare(folder, copy)

@@ -540,6 +540,7 @@ def test_few_sentences_are_said_and_fewer_are_not_tested(made: Any) -> None:
     found = every["significance"]
     assert names(found) == [("good", "base")]
     assert found.small_sets == {"tales"}
+    assert names(every["significance-greedy"]) == [("good", "base")], "nor by greedy translations"
     said = " ".join(found.keys)
     assert "The test set of tales has 49 sentences: with fewer than 50, the bootstrap" in said
     assert "songs-base-s0, songs-good-s0; its test set of 9 sentences is too small to be resampled." in said
