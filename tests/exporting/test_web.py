@@ -410,6 +410,14 @@ def test_a_line_is_cut_as_it_is_translated(page: Page) -> None:
     assert page.tab.evaluate(script) == 1
 
 
+def test_an_address_alone_stays_as_it_is(page: Page) -> None:
+    page.tab.select_option("#beam", "1")
+    address = "https://example.com/a?b=c\no.gato@example.com\n12"
+    page.tab.fill("#src", address)
+    page.tab.locator("#status", has_text="3 sentences in").wait_for()
+    assert page.tab.locator("#tgt").text_content() == address
+
+
 def test_what_is_cut_off_is_told(page: Page) -> None:
     page.tab.select_option("#beam", "1")
     page.tab.fill("#src", "O gato. " + "a" * 600)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def presets(
     every: Annotated[bool, Option("--all", help="Show how each differs from Vaswani et al., and its source.")] = False,
 ) -> None:
-    """List the published architectures: what each is for, and its size."""
+    """List the named architectures: what each is for, and its size."""
     from rich.text import Text
 
     from repose.config.experiment import TokenizerConfig

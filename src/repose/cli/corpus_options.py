@@ -23,7 +23,7 @@ Config = Annotated[
     str | None, Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
 ]
 PresetName = Annotated[
-    str | None, Option("--preset", "-p", help="Use a published architecture (see `repose presets`).")
+    str | None, Option("--preset", "-p", help="Use a named architecture, with its own dropout (see `repose presets`).")
 ]
 Overrides = Annotated[list[str] | None, change("one setting")]
 Valid = Annotated[
@@ -32,7 +32,8 @@ Valid = Annotated[
 ]
 Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
 SrcField = Annotated[
-    str | None, Option(help="What sources are called in a file of pairs: a column, a field, a memory's language.")
+    str | None,
+    Option(help="What sources are called in a file of pairs: a column (or its number), a field, a memory's language."),
 ]
 TgtField = Annotated[str | None, Option(help="What targets are called there.")]
 SrcLang = Annotated[str | None, Option(help="Code of the source language, such as pt, where names do not say it.")]

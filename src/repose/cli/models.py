@@ -179,7 +179,8 @@ def score(
 def evaluate(
     model: ModelDir,
     files: Annotated[
-        list[Path] | None, Argument(help="Source and reference files (default: the run's own test set).")
+        list[Path] | None,
+        Argument(help="Source and reference files, or one file of pairs (default: the run's own test set)."),
     ] = None,
     split: Annotated[
         str | None,

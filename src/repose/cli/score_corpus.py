@@ -19,8 +19,10 @@ def score_corpus(
     keep: Annotated[int | None, Option(min=1, help="Write this many best pairs: DIR/kept.src and kept.tgt.")] = None,
     threshold: Annotated[float | None, Option(min=0.0, max=1.0, help="Write the pairs of at least this score.")] = None,
     checks: Annotated[bool, Option(help="Look at lengths, copies, scripts and languages, too.")] = True,
-    src_field: Annotated[str, Option(help="Of JSONL, Parquet and TSV that names its columns.")] = "src",
-    tgt_field: Annotated[str, Option(help="Of JSONL, Parquet and TSV that names its columns.")] = "tgt",
+    src_field: Annotated[
+        str, Option(help="What sources are called in JSONL or Parquet, or a TSV column's name or number.")
+    ] = "src",
+    tgt_field: Annotated[str, Option(help="What targets are called there.")] = "tgt",
     to: To = None,
     backward_to: Annotated[
         str | None, Option(help="--to of the other model, which may be the same one if it translates both ways.")

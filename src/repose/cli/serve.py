@@ -117,7 +117,8 @@ def serve(
 ) -> None:
     """Serve models over HTTP, with LibreTranslate's API and a page to translate on.
 
-    SIGTERM ends it when all requests in hand are answered; SIGHUP reads the models again while it serves.
+    SIGTERM ends it once requests in hand are answered, at the latest after --drain-seconds. SIGHUP reads models and API
+    keys again while it serves.
     """
     if os.getpid() == 1:  # in a container, whose kernel ignores what the first process has no handler for
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from repose.config.experiment import Experiment
     from repose.runs.run import RunResult
 
-Epochs = Annotated[int | None, Option(help="Passes over the corpus, at most (default: the recipe's).")]
-Minutes = Annotated[float | None, Option(help="Minutes of training, at most. They cannot be changed later.")]
+Epochs = Annotated[
+    int | None, Option(help="Passes over the corpus, at most (default: the recipe's). Cannot be changed later.")
+]
+Minutes = Annotated[float | None, Option(help="Minutes of training, at most. Cannot be changed later.")]
 
 
 def train(

@@ -432,7 +432,7 @@ def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
         lines += [f"# {_one_line((cls.__doc__ or '').splitlines()[0])}", f"[{section}]"]
         if section == "architecture":
             lines += [
-                "# The published architecture to start from; single axes and sizes can be changed below.",
+                "# The named architecture to start from; single axes and sizes can be changed below.",
                 f"preset = {to_toml(loaded.preset)}  # {PRESETS[loaded.preset].summary}",
             ]
         lines += [*_commented_settings(loaded, section, folder), ""]

@@ -27,6 +27,7 @@ _MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
 
 
 class Part(NamedTuple):
@@ -41,8 +42,8 @@ class Part(NamedTuple):
 
     @property
     def is_translated(self) -> bool:
-        """Whether it has letters: a part without any, such as a number, stays as it is."""
-        return has_letters(self.text)
+        """Whether it says something: what has no letters, such as a number, and an address alone stay as they are."""
+        return has_letters(self.text) and not _ADDRESS.fullmatch(self.text)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     lost."""
     parts, too_long = [], False
     for sentence in _sentences(text, language) if text.strip() else [text]:
-        pieces = [sentence] if fits(sentence) else list(_pieces(sentence, fits))
+        stays = _ADDRESS.fullmatch(sentence.strip()) or fits(sentence)
+        pieces = [sentence] if stays else list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:
             parts.append(_stripped(piece))

@@ -35,7 +35,7 @@ async function load() {
   const ort = await module("ort.js");
   const { Tokenizer } = await module("tokenizers.js");
   await module("search.js");
-  ({ beginning, joined } = await module("parts.js"));
+  ({ beginning, isTranslated, joined } = await module("parts.js"));
   const { Translator, TextTokenizer } = await module("translator.js", ["search.js", "parts.js"]);
   ort.env.wasm.numThreads = 1; // more need headers that a file server does not send
   ort.env.wasm.wasmBinary = await read("ort.wasm");
@@ -70,7 +70,7 @@ function show(translator) {
   element("src").focus();
 }
 
-let beginning, joined, timer, latest = 0;
+let beginning, isTranslated, joined, timer, latest = 0;
 function schedule(translator) {
   clearTimeout(timer);
   element("tgt").setAttribute("aria-busy", "true"); // until it is the whole translation of what is there
@@ -90,8 +90,7 @@ async function translateAll(translator, mine) {
     let translated = "", previous;
     for (const part of translator.parts(line, options)) {
       const read = beginning(part.text, translator.fits(options));
-      // What has no letters stays as it is.
-      const made = /\p{L}/u.test(read) ? await translator.translate(read, options) : part.text;
+      const made = isTranslated(read) ? await translator.translate(read, options) : part.text;
       translated = joined(translated, made, part, previous);
       previous = part;
       number += part.text ? 1 : 0;

@@ -17,12 +17,31 @@ const WIDE = new RegExp(
   "u",
 );
 
+const ADDRESS = /^(?:(?:https?:\/\/|www\.)\S+|[\p{L}\p{N}_.+-]+@[\p{L}\p{N}_-]+\.[\p{L}\p{N}_.-]+)$/iu;
+
 /** Of a script that writes no spaces between sentences: Chinese, Japanese. */
 export const isWide = (character) => WIDE.test(character);
 
+/** Sentences, of which browsers end some within an address: "https://example.com/?a=b". */
+export function* whole(sentences) {
+  let begun = "";
+  for (const sentence of sentences) {
+    if (begun && !LAST_IS_SPACE.test(begun) && !isParted(begun, sentence)) {
+      begun += sentence;
+      continue;
+    }
+    if (begun) yield begun;
+    begun = sentence;
+  }
+  if (begun) yield begun;
+}
+
+/** Whether a sentence can end between two texts without white space: after "。" or "।", before "猫". */
+const isParted = (before, after) => /[^\x00-\x7f]$/u.test(before) || isWide(Array.from(after)[0] ?? "");
+
 /** A sentence in halves, and halves of halves, until each fits. */
 export function pieces(text, fits) {
-  const place = fits(text) ? null : placeToSplit(text);
+  const place = fits(text) || ADDRESS.test(stripped(text).text) ? null : placeToSplit(text);
   return place === null ? [text] : [...pieces(text.slice(0, place), fits), ...pieces(text.slice(place), fits)];
 }
 
@@ -60,6 +79,9 @@ function placeToSplit(text) {
   return inside.length > 0 ? nearest(inside) : null;
 }
 
+/** Whether a part says something: what has no letters, such as a number, and an address alone stay as they are. */
+export const isTranslated = (text) => /\p{L}/u.test(text) && !ADDRESS.test(text);
+
 /** A piece as the model reads it, with the white space before and after it, which is all there is of a blank one. */
 export function stripped(piece) {
   const [, before, text, after] = EDGES.exec(piece);
@@ -70,7 +92,7 @@ export function stripped(piece) {
 export function joined(done, translation, { before, text, after }, previous) {
   const last = Array.from(done.slice(-2)).at(-1) ?? "";
   // Where the source has no white space: not within a name, a number or an address.
-  const parted = /[^\x00-\x7f]$/u.test(previous?.text ?? "") || isWide(Array.from(text)[0] ?? "");
+  const parted = isParted(previous?.text ?? "", text);
   const said = /\p{L}/u.test((previous?.text ?? "") + text); // what has no letters stays as it is
   const glued = said && last && translation && !LAST_IS_SPACE.test(last) && !before && parted && !isWide(last);
   return `${done}${glued ? " " : ""}${before}${stripped(translation).text}${after}`;

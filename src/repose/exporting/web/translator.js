@@ -1,6 +1,6 @@
 // A model in the browser: tokenizers, the two graphs of an export to ONNX, and the search.
 
-import { pieces, stripped } from "./parts.js";
+import { pieces, stripped, whole } from "./parts.js";
 import { search, END, START, UNK, PAD } from "./search.js";
 
 /** A tokenizer.json as repose.data.tokenizer uses it, on @huggingface/tokenizers' `Tokenizer`. */
@@ -168,7 +168,7 @@ export class Translator {
   *parts(line, options) {
     const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
     const fits = this.fits(options, usual ?? longest);
-    for (const sentence of this.sentences(line, options)) yield* pieces(sentence, fits).map(stripped);
+    for (const sentence of whole(this.sentences(line, options))) yield* pieces(sentence, fits).map(stripped);
   }
 
   /** Whether a text is no longer than what the model was trained on. */
