@@ -12,6 +12,7 @@ import pytest
 from repose.model.presets import preset
 from repose.runs.card import card, waits_for_scores, write_card
 from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, EndRecord, Records, RunStatus
 from repose.system.files import sealed
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -169,3 +170,18 @@ def test_it_names_the_preset_that_the_model_computes(run: RunFolder) -> None:
         architecture = replace(preset("reinforced"), **changes)
         experiment = replace(config.experiment, architecture=architecture)
         assert ("`reinforced`" in card(replace(config, experiment=experiment))) == (name is not None)
+
+
+def test_it_says_how_it_was_trained_and_what_is_wrong_with_it(run: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = run.config()
+    training = replace(config.experiment.training, r_drop=1.0, seed=3)
+    config = replace(config, experiment=replace(config.experiment, training=training))
+    end = EndRecord(status=RunStatus.DONE, reason=EndReason.HOURS, update=71, epoch=1, total=4200, seconds=240.0, at="")
+    for gain, is_told in ((0.03, True), (0.9, False)):
+        valid = ({"kind": "valid", "update": 71, "epoch": 1, "source_gain": gain},)
+        monkeypatch.setattr(RunFolder, "records", lambda _, valid=valid: Records(valid, end=end))
+        text = card(config, run)
+        assert "- Seed 3; the best weights are kept. Settings that differ from the defaults: " in text
+        assert ", r_drop 1.0" in text
+        assert "- 71 updates of 4,200, when its time was up, 1 epoch, 4 min." in text
+        assert ("> **Warning.** The model hardly reads its source" in text) == is_told

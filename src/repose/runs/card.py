@@ -6,14 +6,16 @@ directory can be uploaded as it is. It is written with the model, and again when
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import Experiment
+from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.run_id import NOT_IN_RUN_ID
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
 from repose.runs.folder import RunConfig, RunFolder
-from repose.runs.records import EndRecord
+from repose.runs.records import EndReason, EndRecord
 from repose.saved_model import directory as model_dir
 from repose.saved_model.card import FENCE, head, loading
 from repose.system.files import read_file, write_file
@@ -21,6 +23,7 @@ from repose.system.terminal import counted, duration
 from repose.tasks.base import Card
 from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
+from repose.training.advice import LITTLE_GAIN, hardly_reads
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 _SCORES = "## Scores"
@@ -52,11 +55,14 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
     of_task = task.card(experiment)
     scored = None if run is None else run.best_scores()
     end = None if run is None else run.records().end
-    warning = task.look_ahead_warning if experiment.looks_ahead else ""
+    warnings = [task.look_ahead_warning] if experiment.looks_ahead else []
+    gains = [] if run is None else [one.get("source_gain") for one in run.records().of_kind("valid")]
+    if gains and gains[-1] is not None and gains[-1] < LITTLE_GAIN:
+        warnings.append(f"{hardly_reads(gains[-1]).capitalize()}.")
     parts = [
         _head(config, of_task, scored),
         f"# {of_task.title}, run {config.run_id}\n",
-        *([f"> **Warning.** {warning}\n"] if warning else []),
+        *(f"> **Warning.** {warning}\n" for warning in warnings),
         _what(config, of_task),
         loading(of_task.use, of_task.in_python),
         _section("Intended use and limits", *of_task.limits, *_licence(experiment)),
@@ -145,13 +151,19 @@ def _section(title: str, *sentences: str) -> str:
 
 
 def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
-    training = experiment.training
-    yield (
-        f"Seed {training.seed}, {training.schedule} schedule, label smoothing {training.label_smoothing:g}; the "
-        f"{training.keep} weights are kept."
-    )
+    training, usual = experiment.training, TrainingConfig()
+    named = [
+        f"{field.name} {'none' if value is None else value}"
+        for field in fields(TrainingConfig)
+        if (value := getattr(training, field.name)) != getattr(usual, field.name)
+        and field.name not in {"task", "seed"} | NOT_IN_RUN_ID
+    ]
+    others = f" Settings that differ from the defaults: {', '.join(named)}." if named else ""
+    yield f"Seed {training.seed}; the {training.keep} weights are kept.{others}"
     if end is not None:
-        yield f"{counted(end.update, 'update')}, {counted(end.epoch, 'epoch')}, {duration(end.seconds)}."
+        cut = end.reason is EndReason.HOURS and end.total is not None and end.total > end.update
+        of = f" of {end.total:,}, when its time was up" * cut
+        yield f"{counted(end.update, 'update')}{of}, {counted(end.epoch, 'epoch')}, {duration(end.seconds)}."
     yield "Validation figures and versions are in config.json, teacher-forced ones under names that begin with tf_."
 
 
