@@ -1,8 +1,8 @@
 """Records what the package does today, in the JSON files beside this script: `python tests/golden/record.py`.
 
 `test_golden` computes the same again with these functions and compares. Record anew only after a change of numbers that
-is meant, and say so in the CHANGELOG. `--fixtures` also makes `corpus/` and the old directories anew; these were trained
-by the code of then, and stand for what users have on their disks, so that there should be no reason to.
+is meant, and say so in the CHANGELOG. `--fixtures` also makes `corpus/` and the old directories anew; these were
+trained by the code of then, and stand for what users have on their disks, so that there should be no reason to.
 
 All that is not public is imported in the next few lines.
 """
