@@ -1,8 +1,8 @@
 """Records what the package does today, in the JSON files beside this script: `python tests/golden/record.py`.
 
 `test_golden` computes the same again with these functions and compares. Record anew only after a change of numbers that
-is meant, and say so in the CHANGELOG. `--fixtures` also makes `corpus/` and the old directories anew; these stand for
-what users of earlier versions have on their disks, so that there should be no reason to.
+is meant, and say so in the CHANGELOG. `--fixtures` also makes `corpus/` and the old directories anew; these were
+trained by the code of then, and stand for what users have on their disks, so that there should be no reason to.
 
 All that is not public is imported in the next few lines.
 """
@@ -341,7 +341,7 @@ def old(home: Path, folder: Path) -> dict[str, Any]:
             evaluation = folder / f"evaluation of {name}"
             cli("evaluate", name, "--out", evaluation)
             scores = json.loads((evaluation / "scores.test.json").read_text(encoding="utf-8"))
-            for digest in ("sha256", "own_crc32"):  # of the file, which earlier versions did not write
+            for digest in ("sha256", "own_crc32"):  # of the file
                 scores.pop(digest, None)
         found[name] = {
             "exit_code": code,

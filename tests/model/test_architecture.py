@@ -9,7 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from repose.model import architecture as architecture_module
-from repose.model.architecture import Architecture, PositionsKind, from_earlier
+from repose.model.architecture import Architecture, PositionsKind
 from repose.model.describe import describe
 from repose.model.presets import PRESETS, difference, exact_preset_name, preset, preset_name
 from repose.model.transformer import Transformer, build
@@ -44,13 +44,6 @@ from repose.system.errors import ConfigError
 def test_senseless_combinations_are_refused_in_a_sentence(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         Architecture(**settings)  # type: ignore[arg-type]
-
-
-def test_positions_of_an_earlier_version_are_read() -> None:
-    earlier = dataclasses.asdict(preset("tupe-r")) | {"positions": "none", "position_bias": "untied_relative"}
-    assert Architecture(**from_earlier(earlier)) == preset("tupe-r")
-    others = dataclasses.asdict(preset("reinforced")) | {"position_bias": "none"}
-    assert Architecture(**from_earlier(others)) == preset("reinforced")
 
 
 @pytest.mark.parametrize("settings", [{"positions": "spiral"}, {"d_token": 0}, {"dropout": 1.0}, {"unknown": 1}])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from repose.config.file import load, to_json
 from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Shows, Table
+from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
 
 SIZES = [
     f"architecture.{name}={value}"
@@ -27,6 +29,11 @@ REPORT = (
     "tokenizers: bpe, 50 source and 40 target tokens",
     "train: 1,000 pairs of 7,000 source and 6,000 target tokens",
     "valid: 100 pairs of 700 source and 600 target tokens",
+)
+DATA = DataRecord(
+    examples={"train": 1000, "valid": 100},
+    tokens={"train": {"src": 7000, "tgt": 6000}, "valid": {"src": 700, "tgt": 600}},
+    vocabulary={"src": 50, "tgt": 40},
 )
 MakeRun = Callable[..., Path]
 MakeGrid = Callable[..., Path]
@@ -70,9 +77,12 @@ def make_run(tmp_path: Path) -> MakeRun:
             "versions": {"repose": "0.1.0", "torch": "2.13.0"},
         }
         (folder / "config.json").write_text(json.dumps(config))
-        records = _records(losses, seconds or [SECONDS] * len(losses), valid_bleu)
+        records = [DATA.to_json(), *_records(losses, seconds or [SECONDS] * len(losses), valid_bleu)]
+        is_scored = scores is not None or bleu is not None
+        if is_scored or len(losses) >= (experiment["training"]["epochs"] or math.inf):
+            records.append(end_of(records).to_json())
         (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-        if scores is not None or bleu is not None:
+        if is_scored:
             ahead = experiment["architecture"]["decoder_token_norm"] == "sentence"
             content = scores or _scores(bleu or 0.0, chrf, losses[-1]) | {"looks_ahead": ahead}
             (folder / "scores.test.json").write_text(
@@ -81,6 +91,13 @@ def make_run(tmp_path: Path) -> MakeRun:
         return folder
 
     return make
+
+
+def end_of(records: Sequence[Mapping[str, Any]]) -> EndRecord:
+    """The last record of a training that is done."""
+    last = records[-1]
+    place = {"update": last["update"], "epoch": last["epoch"], "seconds": last.get("wall", {}).get("seconds", 0.0)}
+    return EndRecord(status=RunStatus.DONE, reason=EndReason.EPOCHS, **place, at="")
 
 
 def _records(losses: Sequence[float], seconds: Sequence[float], bleu: Sequence[float]) -> list[dict[str, Any]]:

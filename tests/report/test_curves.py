@@ -77,6 +77,8 @@ def test_validations_within_epochs_are_drawn_by_update(make_run: Any, tmp_path: 
     records = [{"kind": "epoch", "update": 19 * epoch, "epoch": epoch, "nll": 4.0} for epoch in (1, 2, 3)]
     records += [{"kind": "valid", "update": 30 * n, "epoch": 2 * n, "tf_loss": 4.0 - n} for n in (1, 2)]
     records.sort(key=lambda record: record["update"])
+    end = {"status": "done", "reason": "epochs", "wall": {"seconds": 9.0, "at": ""}}
+    records.append({"kind": "end", "update": 60, "epoch": 4, **end})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     runs = read_curves([folder])
     assert points_of(runs.runs[0], "valid", "tf_loss", "epoch") == {1.58: 3.0, 3.16: 2.0}

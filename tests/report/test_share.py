@@ -59,7 +59,8 @@ def test_an_epoch_whose_gain_is_not_clear_has_no_share(make_run: Any, tmp_path: 
     assert plotted.remarks == []
     for run in runs:
         path = run / "metrics.jsonl"
-        path.write_text("".join(line + "\n" for line in path.read_text().splitlines() if '"epoch": 3' not in line))
+        lines = [line for line in path.read_text().splitlines() if '"epoch": 3' not in line or '"end"' in line]
+        path.write_text("".join(line + "\n" for line in lines))
     with pytest.raises(ConfigError, match="there is no share: at no epoch"):
         plot_share(runs, tmp_path / "share.svg")
 

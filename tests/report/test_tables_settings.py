@@ -11,7 +11,7 @@ from repose.report.collect import read_runs
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
 from repose.report.tables_settings import check_table, mixed_code, settings_table
-from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
+from repose.runs.records import DataRecord
 
 FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
 
@@ -133,13 +133,14 @@ def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> Non
     }
 
 
-@pytest.mark.parametrize(("why", "noted"), [("2 hours", True), ("1 epochs", False)])
+@pytest.mark.parametrize(("why", "noted"), [("max_hours", True), ("epochs", False)])
 def test_hours_are_another_setting_where_they_ended_a_training(
     why: str, noted: bool, make_run: Any, tmp_path: Path
 ) -> None:
     for name, hours in (("long", 4), ("short", 2)):
         folder = make_run(f"{name}-s0", [2.0], settings=[f"training.max_hours={hours}"])
-        (folder / "train.log").write_text(f"2026-01-01 10:00:00 done at update 10 ({why})\n")
+        path = folder / "metrics.jsonl"
+        path.write_text(path.read_text().replace('"reason": "epochs"', f'"reason": "{why}"'))
     notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="long")).rows}
     assert notes["short"] == ["Other settings than long, beside the architecture: max_hours 2 against 4."] * noted
 
@@ -154,12 +155,10 @@ def test_a_run_of_less_than_an_epoch_is_known_by_its_updates(make_run: Any, tmp_
 
 
 def with_findings(folder: Path, *findings: dict[str, Any]) -> None:
-    """Write the first and the last record of a run of this version."""
+    """Enter them in the first record of a run."""
     path = folder / "metrics.jsonl"
     data = DataRecord(examples={"train": 1000}, findings=findings)
-    end = EndRecord(status=RunStatus.DONE, reason=EndReason.EPOCHS, update=10, epoch=1, seconds=25.0, at="")
-    first, last = (json.dumps(record.to_json()) + "\n" for record in (data, end))
-    path.write_text(first + path.read_text() + last)
+    path.write_text(json.dumps(data.to_json()) + "\n" + path.read_text().partition("\n")[2])
 
 
 def test_findings_of_a_corpus_are_told_once(make_run: Any, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_table_keeps_its_columns(run: RunFolder) -> None:
 
 
 def test_before_there_are_scores_it_has_none(run: RunFolder) -> None:
-    assert not waits_for_scores(run.model)  # of an earlier version, which stays
+    assert not waits_for_scores(run.model)  # written by somebody else, so it stays
     config = run.config()
     text = card(config)
     assert "## Scores" not in text

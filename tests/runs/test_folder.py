@@ -20,7 +20,6 @@ from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, par
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import sealed, write_json
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 DATA = DataRecord(
     examples={"train": 71, "valid": 8, "test": 12},
     tokens={"train": {"src": 2544, "tgt": 2170}},
@@ -213,37 +212,6 @@ def test_reasons_are_sentences_once() -> None:
     assert EndReason.HOURS.describe(TrainingConfig(max_hours=0.5)) == "30 minutes"
 
 
-# Runs of earlier versions
-
-
-@pytest.mark.parametrize("name", ["old_run", "old_language_run"])
-def test_an_old_run_says_how_it_ended(name: str) -> None:
-    records = RunFolder(GOLDEN / name).records()
-    assert records.end is not None
-    assert records.status is RunStatus.DONE
-    assert (records.end.reason, records.end.update) == (EndReason.UPDATES, 150)
-    assert records.end.at.startswith("2026-")
-    assert records.end.seconds == records.training[-1]["wall"]["seconds"]
-
-
-def test_an_old_run_says_what_its_corpus_held() -> None:
-    assert RunFolder(GOLDEN / "old_run").records().data == DataRecord(
-        examples={"train": 71, "valid": 8},
-        tokens={"train": {"src": 2544, "tgt": 2170}, "valid": {"src": 287, "tgt": 251}},
-        vocabulary={"src": 300, "tgt": 300},
-    )
-
-
-def test_an_old_run_without_a_log_has_ended_at_its_limits(run: RunFolder) -> None:
-    config = json.loads(run.config_file.read_text())
-    config["experiment"]["training"]["epochs"] = 2
-    run.config_file.write_text(json.dumps(config | {"own_crc32": None}))
-    lines = [{**EPOCH, "update": 8 * epoch, "epoch": epoch} for epoch in (1, 2)]
-    for number, status in ((1, RunStatus.UNFINISHED), (2, RunStatus.DONE)):
-        run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines[:number]))
-        assert run.records().status is status
-
-
 def test_records_of_other_kinds_are_kept() -> None:
     text = json.dumps({"kind": "new", "update": 1, "epoch": 1})
     assert [record["kind"] for record in parse(text).training] == ["new"]
@@ -264,15 +232,14 @@ def test_scores_beside_records_without_an_end(run: RunFolder) -> None:
     """Of a training that is not over they are those of `repose evaluate --out`; a finished one has lost its end."""
     run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in (DATA.to_json(), EPOCH)))
     run.state.mkdir()
-    for state in (None, {"done": "epochs"}, {"status": "done"}):
+    for state in (None, {"done": "epochs"}, {}):
         if state is not None:
-            save_file({}, run.checkpoint, {"state": json.dumps(state)})
+            with_state(run, **state)
         with pytest.raises(CheckpointError, match=r"metrics\.jsonl is damaged"):
             run.records()
-    for state in ({"done": None}, {"status": "running"}):
-        save_file({}, run.checkpoint, {"state": json.dumps(state)})
-        assert run.records().status is RunStatus.UNFINISHED
-        assert (read_run(run.path, None).scores, read_run(run.path, None).status) == (None, "unfinished")
+    with_state(run, done=None)
+    assert run.records().status is RunStatus.UNFINISHED
+    assert (read_run(run.path, None).scores, read_run(run.path, None).status) == (None, "unfinished")
     run.checkpoint.write_bytes(b"\xff" * 20)
     with pytest.raises(CheckpointError, match=r"metrics\.jsonl is damaged"):
         run.records()
@@ -290,7 +257,9 @@ def with_state(run: RunFolder, **state: Any) -> None:
     run.model.mkdir(exist_ok=True)
     run.state.mkdir(exist_ok=True)
     save_file({"weight": np.zeros((2, 3), np.float32)}, run.model / "model.safetensors")
-    save_file({"weight": np.zeros(1, np.float32)}, run.checkpoint, metadata={"state": json.dumps(state)})
+    text = json.dumps(state)
+    head = {"state": text, "state_crc32": f"{zlib.crc32(text.encode()):08x}"}
+    save_file({"weight": np.zeros(1, np.float32)}, run.checkpoint, metadata=head)
 
 
 def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
         (lambda c: c.update(decoding=[["beam_size", 4]]), "has no usable decoding"),
         (lambda c: c.update(decoding_asked=None), "has no usable decoding_asked"),
         (lambda c: c.update(architecture="ab"), "has no section architecture"),
-        (lambda c: c["architecture"].update(position_bias=[]), "config.json"),
+        (lambda c: c["architecture"].update(positions=[]), "config.json"),
         (lambda c: c.update(sha256={}), "its SHA-256 is not config.json's"),
     ],
 )

@@ -460,7 +460,7 @@ def test_a_figure_that_weights_are_not_kept_by_is_said_to_be_one(
 
 
 def test_trials_of_changed_files_are_not_compared(file: Callable[..., Path], tmp_path: Path) -> None:
-    """Also where an earlier version began the search, which did not keep what was read."""
+    """Also where the first trials were begun before it was known what they read."""
     path, out, train_file = file(RATES), tmp_path / "runs", tmp_path / "train.tsv"
     searcher(read_search(path), out / "try", imitated(lambda *_: 1.0, [])).run()
     whole, codes = train_file.read_text(encoding="utf-8"), []

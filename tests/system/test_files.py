@@ -264,7 +264,7 @@ def holder(path: Path, program: str = HOLD) -> Iterator[subprocess.Popen[str]]:
 class TestLock:
     def test_it_dies_with_its_process(self, tmp_path: Path) -> None:
         path = tmp_path / "lock"
-        path.write_text("1\n")  # as earlier versions left it
+        path.write_text("1\n")  # whatever is in it
         assert lock_holder(path) is None
         with holder(path) as other:
             assert lock_holder(path) == f"process {other.pid} on {os.uname().nodename}"

@@ -710,7 +710,7 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
     assert direction.startswith(f"the model learns to translate {columns}; to keep ")
     assert direction.endswith(" and set corpus.src_lang and corpus.tgt_lang")
     (data.folder / "check.json").unlink()
-    assert data.check.findings == ()  # a folder of an earlier version
+    assert data.check.findings == ()  # as for tasks without pairs
 
 
 def test_sets_that_are_put_together_may_share_sentences(files: dict[str, Any]) -> None:

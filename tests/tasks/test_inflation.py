@@ -13,7 +13,7 @@ def scores(**more: float) -> dict[str, Any]:
 
 def test_scores_of_text_as_people_write_it_carry_none() -> None:
     assert inflated(scores()) == ""
-    assert inflated({"decoded": {"greedy": {"bleu": {"value": 8.1}}}}) == ""  # of earlier versions
+    assert inflated({"decoded": {"greedy": {"bleu": {"value": 8.1}}}}) == ""  # nothing was counted
     assert inflated({"figures": {}}) == ""
 
 

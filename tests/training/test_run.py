@@ -670,18 +670,6 @@ def read_all(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     checkpoint.load(path, {name: torch.empty_like(tensor) for name, tensor in tensors.items()})
 
 
-def test_a_checkpoint_of_the_first_format_is_resumed(lab: Any, whole: Path, tmp_path: Path) -> None:
-    lab.go(lab.job(), tmp_path, stop_after=6)
-    path = tmp_path / "state" / "last.safetensors"
-    state = json.loads(read_state(path, "0123456789ab").to_json())
-    assert (state.pop("done"), state.pop("translated"), state.pop("metrics_crc32") > 0) == (None, 0, True)
-    old = {**state, "kept": state.pop("snapshots"), "status": "running", "reason": ""}
-    del old["snapshots"]
-    save_file(load_file(path), path, {"format": "repose training state 1", "state": json.dumps(old)})
-    lab.go(lab.job(), tmp_path)
-    lab.assert_same_run(whole, tmp_path)
-
-
 METRICS_DAMAGES = {
     "missing": lambda _: None,
     "empty": lambda _: b"",

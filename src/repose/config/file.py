@@ -24,7 +24,6 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from repose.config.experiment import DEFAULT_PRESET, PATHS, SECTIONS, UNUSED_WITH_READY_TOKENIZER, Experiment
-from repose.model.architecture import from_earlier
 from repose.model.presets import PRESETS
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
@@ -156,8 +155,6 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
     if not isinstance(tables, dict):
         raise ConfigError(f"{source} is no experiment: an object of sections is expected")
     try:
-        if isinstance(architecture := tables.get("architecture"), dict):
-            tables["architecture"] = from_earlier(architecture)
         _check_names(tables, Origin("file", source))
     except ConfigError as error:
         raise ConfigError(f"{error}; the file may have been written by a newer repose") from error

@@ -144,5 +144,5 @@ class CorpusCheck:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The check that `to_json` gave."""
-        src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # earlier versions kept none
+        src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # folders in a cache may have none
         return cls(dict(content["looked_at"]), tuple(known_findings(content["findings"])), (src, tgt))

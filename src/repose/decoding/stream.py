@@ -59,7 +59,7 @@ def translate_lines(
     """
     size = WINDOW * translator.workers
     scripts = translator.config.get("src_scripts")
-    seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # models of earlier versions say nothing
+    seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # not every model says them
     with _read(source, size) as read:
         for window in _windows(read, size):
             lines = [_decode(line, counts) for line in window]

@@ -44,7 +44,8 @@ NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"
 _OURS = ("page.js", "translator.js", "search.js", "parts.js")
 _STYLE = "page.css"
 _UNSAID_SYNTHETIC_TAG = "BT"
-"""The tag that tells a model that a machine wrote a source. Models of before do not say it: it was this unless set."""
+"""The tag that tells a model that a machine wrote a source. A model that was trained further without such sources
+has it still, and does not say which it is: this, unless it was set."""
 _NOT_LOADED = (
     "document.getElementById('status').textContent = 'page.js cannot be loaded. Browsers load nothing from a folder on "
     "this computer: open it through a web server, or export with --single-file.'"

@@ -195,5 +195,5 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(cell: Mapping[str, Any]) -> Entry:
-    """Old files have no more of the state than `status` and, as `reason`, a whole sentence."""
+    """The inverse."""
     return _ENTRY.validate_python({**cell, "state": {**cell, "message": cell.get("reason", "")}})

@@ -5,9 +5,9 @@ field with named values, and a model is a value of this small frozen dataclass. 
 value stands where it is computed, in the file named after the axis.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import Annotated, Any, Literal, assert_never, get_args
+from typing import Annotated, Literal, assert_never, get_args
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -232,13 +232,6 @@ class Architecture:
 
 DROPOUTS = tuple(field.name for field in fields(Architecture) if field.name.endswith("dropout"))
 """The fields that act in training alone."""
-
-
-def from_earlier(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields that an earlier version wrote, as today's: TUPE's positions were an axis `position_bias` of their own."""
-    today = dict(fields)
-    bias = today.pop("position_bias", "none")
-    return today if bias == "none" else today | {"positions": bias}
 
 
 def _problems(a: Architecture) -> Iterator[str]:

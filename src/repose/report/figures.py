@@ -35,7 +35,7 @@ def train_loss(run: ReportRun) -> float | None:
 
 def validation_of_model(run: ReportRun) -> Mapping[str, Any] | None:
     """The validation of the weights that the model is made of: the last one, or the best one where that is kept. Of an
-    average of checkpoints it is its own; earlier versions did not measure that, and it is the last one."""
+    average of checkpoints it is its own, and the last one until the training has ended."""
     if of_model := run.of_kind("model"):
         return of_model[-1]
     found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]

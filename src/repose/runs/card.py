@@ -39,8 +39,8 @@ def write_card(folder: Path) -> None:
 
 
 def waits_for_scores(model: Path) -> bool:
-    """Whether the card of a model directory is as it was written with the model. Others, those of earlier versions too,
-    stay as they are: somebody may have added to them."""
+    """Whether the card of a model directory is as it was written with the model. Others stay as they are: somebody may
+    have added to them."""
     try:
         text = read_file(model / model_dir.CARD)
     except OSError:

@@ -70,7 +70,7 @@ class RunConfig:
     """Sentences for people about how the corpus was prepared; the numbers are in `DataRecord`."""
     versions: Mapping[str, str]
     test: str | None = None
-    """Digest of the test set; None where there is none, and in runs of earlier versions."""
+    """Digest of the test set; None where there is none, or it was not recorded."""
 
     def to_json(self) -> dict[str, Any]:
         content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -226,19 +226,16 @@ class RunFolder:
             raise CheckpointError(f"{self.path} is not a run directory: it has no {self.metrics_file.name}") from error
         except (OSError, ValueError) as error:
             raise self.damaged_metrics(remedy) from error
-        whole = self.parse_records(text[: text.rfind("\n") + 1], remedy)
+        try:
+            whole = records.parse(text[: text.rfind("\n") + 1])
+        except records.NOT_RECORDS as error:
+            raise self.damaged_metrics(remedy) from error
         if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
-        has_no_end = whole.data is not None and whole.end is None and not may_be_empty
+        has_no_end = whole.end is None and not may_be_empty
         if has_no_end and self.best_scores() is not None and not self.is_under_way:
             # Before the end there are no scores but those of `repose evaluate --out`.
             raise self.damaged_metrics(remedy)
-        if whole.data is None:
-            try:
-                model = read_object(self.model / model_dir.CONFIG, "")
-            except (CheckpointError, OSError):
-                model = {}
-            whole = records.completed(whole, self._config(), model, self.log_file)
         return whole
 
     def figures_of_model(self) -> dict[str, float]:
@@ -248,13 +245,6 @@ class RunFolder:
         except (CheckpointError, OSError):
             return {}
         return dict(found) if isinstance(found, dict) else {}
-
-    def parse_records(self, text: str, remedy: str = LEAVE_OUT) -> Records:
-        """Whole lines of metrics.jsonl. Raises CheckpointError for other text."""
-        try:
-            return records.parse(text)
-        except records.NOT_RECORDS as error:
-            raise self.damaged_metrics(remedy) from error
 
     def damaged_metrics(self, remedy: str) -> CheckpointError:
         """The sentence about a metrics.jsonl that cannot be used."""
@@ -307,10 +297,8 @@ class RunFolder:
             lines = content.decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"the translations {path} cannot be read: {damaged}") from error
-        scores = self.scores(split) or {}
-        digest = scores.get("sha256", {}).get("hypotheses", {}).get(name)
-        of_earlier_version = digest is None and scores.get("num_sentences", len(lines)) == len(lines)
-        if not of_earlier_version and hashlib.sha256(content).hexdigest() != digest:
+        digest = (self.scores(split) or {}).get("sha256", {}).get("hypotheses", {}).get(name)
+        if hashlib.sha256(content).hexdigest() != digest:
             raise CheckpointError(f"the translations {path} are not those that were scored: {damaged}")
         return lines
 
@@ -334,8 +322,7 @@ class RunFolder:
     def is_under_way(self) -> bool:
         """Whether the checkpoint is of a training that is not over; not where there is none that can be read."""
         try:
-            state = _state(self.checkpoint)
-            return state.get("done") is None and state.get("status") != "done"  # as earlier versions called it
+            return _state(self.checkpoint)["done"] is None
         except _NO_HEAD:
             return False
 
@@ -432,7 +419,7 @@ def _head(path: Path) -> dict[str, Any]:
 def _state(checkpoint: Path) -> dict[str, Any]:
     """Where a training stands, by the head of its checkpoint. Raises one of `_NO_HEAD` for any other file."""
     metadata = _head(checkpoint)["__metadata__"]
-    text, crc32 = metadata["state"], metadata.get("state_crc32")  # which earlier versions did not write
-    if crc32 is not None and int(crc32, 16) != zlib.crc32(text.encode()):
+    text, crc32 = metadata["state"], metadata["state_crc32"]
+    if int(crc32, 16) != zlib.crc32(text.encode()):
         raise ValueError(crc32)
     return json.loads(text)

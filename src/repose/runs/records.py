@@ -1,18 +1,15 @@
 """metrics.jsonl: a line about the data, lines about the training, a line about its end. Statuses and reasons of runs.
 
-Numbers are read from here, by name; sentences are made for people, and nothing reads them (but for the runs of earlier
-versions, at the end of this file).
+Numbers are read from here, by name; sentences are made for people, and nothing reads them.
 """
 
 import dataclasses
 import enum
 import json
-import re
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -122,7 +119,7 @@ class EndRecord:
     total: int | None = None
     """Updates after which it would have ended but for the clock and `patience`; None where nothing says."""
     crc32: int | None = None
-    """Checksum of the file up to this record's checksum, by which damage is found; None in files of before."""
+    """Checksum of the file up to this record's checksum, by which damage is found; None where it is not `checked`."""
 
     def to_json(self) -> dict[str, Any]:
         place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
@@ -148,7 +145,7 @@ class Records:
     training: tuple[Record, ...]
     """Figures in the order of the training: of some updates, of each epoch, of each validation."""
     data: DataRecord | None = None
-    """What is trained on; None for runs of earlier versions whose config.json does not say it either."""
+    """What is trained on; None where that was not recorded."""
     end: EndRecord | None = None
     """How the training ended; None while it goes on, and where it was killed."""
 
@@ -198,68 +195,3 @@ def _are_numbers(values: object) -> bool:
 def timestamp() -> str:
     """Local date and time, as `EndRecord.at` has it."""
     return time.strftime("%Y-%m-%d %H:%M:%S")
-
-
-# Runs of earlier versions. Their metrics.jsonl has no lines of kinds "data" and "end": what the corpus held stands in
-# sentences in config.json, and that the training is done in train.log. No other place may parse sentences.
-
-_VOCABULARIES = re.compile(r"^tokenizers: .*?([\d,]+) source and ([\d,]+) target tokens")
-_PAIRS = re.compile(r"^(train|valid): ([\d,]+) pairs of ([\d,]+) source and ([\d,]+) target tokens")
-_DONE = re.compile(r"^(\d{4}-\d{2}-\d{2} [\d:]+) done at update \d+ \((.*)\)$")
-_REASONS = {
-    r"no better validation loss": EndReason.PATIENCE,
-    r"\d+ updates$": EndReason.UPDATES,
-    r"\d+ epochs$": EndReason.EPOCHS,
-    r"[\d.e+-]+ hours$": EndReason.HOURS,
-}
-
-
-def completed(records: Records, config: Mapping[str, Any], model: Mapping[str, Any], log: Path) -> Records:
-    """Records of an old run with what its config.json, its model's and train.log tell besides."""
-    data, end = _data(config.get("report", ()), model), records.end or _end(records.training, config, log)
-    return dataclasses.replace(records, data=data, end=end)
-
-
-def old_reason(text: str) -> EndReason:
-    """What a sentence in an old checkpoint or log says about why a training was done."""
-    return next((reason for pattern, reason in _REASONS.items() if re.match(pattern, text)), EndReason.UPDATES)
-
-
-def _data(report: Iterable[object], model: Mapping[str, Any]) -> DataRecord | None:
-    examples, tokens = {}, {}
-    vocabulary = {side: model[name] for side in ("src", "tgt") if (name := f"{side}_vocab_size") in model}
-    for sentence in map(str, report):
-        if match := _VOCABULARIES.match(sentence):
-            vocabulary = dict(zip(("src", "tgt"), map(_number, match.groups()), strict=True))
-        elif match := _PAIRS.match(sentence):
-            split, *numbers = match.groups()
-            examples[split], src, tgt = map(_number, numbers)
-            tokens[split] = {"src": src, "tgt": tgt}
-    return DataRecord(examples=examples, tokens=tokens, vocabulary=vocabulary) if examples or vocabulary else None
-
-
-def _end(training: Sequence[Record], config: Mapping[str, Any], log: Path) -> EndRecord | None:
-    """By the log, or where that is missing by the limits of the training, if it has ended."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    ended = next((match.groups() for line in reversed(lines) if (match := _DONE.match(line))), None)
-    limits = config["experiment"].get("training", {})
-    last: Record = training[-1] if training else {"update": 0, "epoch": 0}
-    if ended is None:
-        num_epochs = sum(record["kind"] == "epoch" for record in training)
-        if limits.get("epochs") and num_epochs >= limits["epochs"]:
-            ended = ("", f"{limits['epochs']} epochs")
-        elif limits.get("updates") and last["update"] >= limits["updates"]:
-            ended = ("", f"{limits['updates']} updates")
-        else:
-            return None
-    at, why = ended
-    seconds = float(last.get("wall", {}).get("seconds", 0.0))
-    place = {"update": int(last["update"]), "epoch": int(last["epoch"])}
-    return EndRecord(status=RunStatus.DONE, reason=old_reason(why), **place, seconds=seconds, at=at)
-
-
-def _number(text: str) -> int:
-    return int(text.replace(",", ""))

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from repose._version import __version__
-from repose.model.architecture import BYTES_PER_WEIGHT, Architecture, from_earlier
+from repose.model.architecture import BYTES_PER_WEIGHT, Architecture
 from repose.model.presets import PRESETS
 from repose.saved_model import hub
 from repose.system.device import find_device, own_defaults
@@ -312,8 +312,7 @@ def source_tokenizer(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> "Toke
 
 
 def source_normalization(config: Mapping[str, Any]) -> "Normalization | None":
-    """The normalization of sources that config.json names; None in those of earlier versions, which name none. Raises
-    CheckpointError."""
+    """The normalization of sources that config.json names; None where it names none. Raises CheckpointError."""
     from repose.data.normalization import Normalization
 
     if (content := config.get("src_normalization")) is None:
@@ -372,7 +371,7 @@ def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
         raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
     reason: object
     try:
-        return Architecture(**from_earlier(fields))
+        return Architecture(**fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         reason = first.get("ctx", {}).get("error")

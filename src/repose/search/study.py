@@ -71,7 +71,7 @@ class Known:
     message: str
     """Why it failed."""
     spent: Spent = NOTHING
-    """Up to its last rung; nothing in searches of earlier versions."""
+    """Up to its last rung."""
 
 
 class Study:

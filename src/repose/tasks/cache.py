@@ -25,7 +25,7 @@ class PreparedCorpus(NamedTuple):
     days: float
     """Since it was made."""
     of: str
-    """The corpus's name, or those of its files; "" where it was never finished, or by an earlier version."""
+    """The corpus's name, or those of its files; "" where it was never finished."""
     what: str
     """The first sentence of its report; "" where it was never finished."""
 

@@ -91,7 +91,7 @@ class CorpusData:
 
     @property
     def check(self) -> CorpusCheck:
-        """What a look at the files found; nothing where there was none, as in folders of earlier versions."""
+        """What a look at the files found; nothing where there was none, as for tasks without pairs."""
         if self.checked is not None:
             return self.checked
         try:
@@ -240,7 +240,7 @@ def _checked_anew(corpus: CorpusConfig, data: CorpusData) -> CorpusCheck | None:
     except FileNotFoundError:
         return None
     languages = list(languages_of(corpus))
-    return None if content.get("languages", languages) == languages else check_files(corpus)
+    return None if content.get("languages") == languages else check_files(corpus)
 
 
 _TEXT = re.compile(r"(train|valid|test|also\d+|synthetic)\.(src|tgt)")

@@ -24,7 +24,7 @@ from torch import Tensor
 from repose.config.experiment import Keep
 from repose.config.run_id import id_of_numbers
 from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason, old_reason
+from repose.runs.records import EndReason
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import remove_half_written, replacing_file
 from repose.training.job import TrainingJob
@@ -33,8 +33,6 @@ from repose.training.learner import Learner
 from repose.training.schedule import Plateau
 
 FORMAT = "repose training state 2"
-_OLD_FORMAT = "repose training state 1"
-"""Without checksums, its end in words, and other names for two fields of `State`."""
 
 
 @dataclasses.dataclass
@@ -82,9 +80,9 @@ class State:
     threads: int
     """Threads of each worker, on a CPU."""
     all_workers: tuple[int, ...] = ()
-    """Every number of workers that the training has had, in order; none in checkpoints of earlier versions."""
+    """Every number of workers that the training has had, in order."""
     device: str = ""
-    """The kind of device that the workers are on, cpu or cuda; "" in checkpoints of earlier versions."""
+    """The kind of device that the workers are on, cpu or cuda; "" before there are any."""
     update: int = 0
     """Optimizer steps taken."""
     epoch: int = 0
@@ -114,8 +112,8 @@ class State:
     """Validations whose weights the model is made of: updates, and what `Plateau` calls a cost."""
     metrics_bytes: int = 0
     """Length of metrics.jsonl; what follows was written after the checkpoint."""
-    metrics_crc32: int | None = 0
-    """Checksum of those bytes; None where an earlier version wrote the checkpoint."""
+    metrics_crc32: int = 0
+    """Checksum of those bytes."""
     done: EndReason | None = None
     """Why the training is over, once it is."""
 
@@ -123,7 +121,7 @@ class State:
         """Go on with so many workers of so many threads each."""
         if self.update == 0:
             self.all_workers = (workers,)
-        elif self.all_workers and workers != self.workers:
+        elif workers != self.workers:
             self.all_workers += (workers,)
         self.workers, self.threads = workers, threads
 
@@ -149,23 +147,10 @@ class State:
     @classmethod
     def from_json(cls, text: str) -> "State":
         """The inverse of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
-        fields: dict[str, Any] = json.loads(text)
-        if "status" in fields:
-            _convert_old(fields)
-        return _STATE.validate_python(fields)
+        return _STATE.validate_python(json.loads(text))
 
 
 _STATE = TypeAdapter(State)
-
-
-def _convert_old(fields: dict[str, Any]) -> None:
-    """The fields that a checkpoint of `_OLD_FORMAT` has, as today's."""
-    status, reason = fields.pop("status"), fields.pop("reason")
-    fields["done"] = old_reason(reason) if status == "done" else None
-    fields["snapshots"] = fields.pop("kept")
-    fields["metrics_crc32"] = None
-    is_translated = fields["batch"] > 0 or fields["validated"] == fields["update"]
-    fields["translated"] = fields["epoch"] - (not is_translated)
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: State) -> None:
@@ -208,10 +193,10 @@ def read_state(path: Path, run_id: str) -> State:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-        if metadata.get("format") not in (FORMAT, _OLD_FORMAT):
+        if metadata.get("format") != FORMAT:
             raise CheckpointError(f"{path} is no checkpoint of this version: train in a new run directory")
         text = metadata["state"]
-        if metadata["format"] == FORMAT and int(metadata["state_crc32"], 16) != _checksum_of(text):
+        if int(metadata["state_crc32"], 16) != _checksum_of(text):
             raise _damaged(path)
         state = State.from_json(text)
     except CheckpointError:
@@ -243,7 +228,7 @@ def load(path: Path, tensors: Mapping[str, Tensor]) -> None:
                 if name in tensors:
                     with torch.no_grad():
                         tensors[name].copy_(tensor)
-        if metadata["format"] != _OLD_FORMAT and int(metadata["tensors_crc32"], 16) != checksum:
+        if int(metadata["tensors_crc32"], 16) != checksum:
             raise _damaged(path)
     except CheckpointError:
         raise

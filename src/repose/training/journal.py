@@ -19,7 +19,7 @@ class Journal:
     """Writes the records of a training to metrics.jsonl, and the same as text to train.log and the display."""
 
     def __init__(
-        self, run: RunFolder, data: DataRecord, display: Display, written: tuple[int, int | None], *, tensorboard: bool
+        self, run: RunFolder, data: DataRecord, display: Display, written: tuple[int, int], *, tensorboard: bool
     ) -> None:
         """Begin the files of a run, or continue them: of metrics.jsonl what was `written` counts, see `sync`.
 
@@ -129,17 +129,15 @@ def logging_failures(run: RunFolder) -> Iterator[None]:
         raise
 
 
-def read_whole(run: RunFolder, length: int, crc32: int | None) -> bytes:
+def read_whole(run: RunFolder, length: int, crc32: int) -> bytes:
     """The records that a checkpoint counts on. Raises CheckpointError where they are missing or changed."""
     try:
         with run.metrics_file.open("rb") as file:
             content = file.read(length)
     except OSError:
         content = b""
-    if len(content) < length or crc32 not in (None, zlib.crc32(content)):
+    if len(content) < length or crc32 != zlib.crc32(content):
         raise run.damaged_metrics(TRAIN_ANEW)
-    if crc32 is None:
-        run.parse_records(content.decode("utf-8", errors="replace"), TRAIN_ANEW)
     return content
 
 

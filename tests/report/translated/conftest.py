@@ -1,5 +1,6 @@
 """A grid of finished runs as their directories look, with made-up translations and no model."""
 
+import hashlib
 import json
 import random
 from collections.abc import Sequence
@@ -16,6 +17,11 @@ from repose.report.collect import RunSet, read_runs
 from repose.tasks.corpus import CorpusData, prepare_corpus
 
 WORDS = ("a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", "tree", "slowly")
+METRICS = (
+    '{"kind": "epoch", "update": 9, "epoch": 1, "nll": 2.0}\n'
+    '{"kind": "end", "status": "done", "reason": "epochs", "update": 9, "epoch": 1, "wall": {"seconds": 1, "at": ""}}\n'
+)
+"""Records of a training that is done."""
 
 
 def sentences(number: int, draw: random.Random, longest: int) -> list[str]:
@@ -99,17 +105,20 @@ class Made:
         config = {"run_id": run_id, "experiment": json.loads(to_json(experiment)), "digests": data.digests}
         config |= {"data": data.folder.name, "report": list(data.report), "versions": {}}
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        (folder / "metrics.jsonl").write_text('{"kind": "epoch", "update": 9, "epoch": 1, "nll": 2.0}\n')
+        (folder / "metrics.jsonl").write_text(METRICS)
         case = (data.folder, lowercase)
         if case not in self.greedy:
             self.greedy[case] = measure(references, references, lowercase=lowercase)
+        digests: dict[str, str] = {}
         decoded = {"greedy": self.greedy[case], "beam4": measure(hypotheses, references, lowercase=lowercase)}
         for decoding, lines in (("greedy", references), ("beam4", hypotheses)):  # greedy ones never to be taken
             text = "".join(line + "\n" for line in lines)
             (folder / "hypotheses" / f"test.{decoding}.txt").write_text(text, encoding="utf-8", newline="")
+            digests[decoding] = hashlib.sha256(text.encode()).hexdigest()
         looks_ahead = experiment.architecture.looks_ahead
         about = {"run_id": run_id, "split": "test", "looks_ahead": looks_ahead, "num_sentences": len(references)}
-        (folder / "scores.test.json").write_text(json.dumps(about | {"decoded": decoded}), encoding="utf-8")
+        about |= {"decoded": decoded, "sha256": {"hypotheses": digests}}
+        (folder / "scores.test.json").write_text(json.dumps(about), encoding="utf-8")
         cell = {"name": name, "group": group, "labels": labels, "seed": seed, "run_id": run_id}
         self.cells.append(cell | {"folder": name, "status": "done", "reason": "", "seconds": 1.0})
         return folder
