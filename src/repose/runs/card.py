@@ -161,8 +161,8 @@ def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
     others = f" Settings that differ from the defaults: {', '.join(named)}." if named else ""
     yield f"Seed {training.seed}; the {training.keep} weights are kept.{others}"
     if end is not None:
-        cut = end.reason is EndReason.HOURS and end.total is not None and end.total > end.update
-        of = f" of {end.total:,}, when its time was up" * cut
+        is_cut = end.reason is EndReason.HOURS and end.total is not None and end.total > end.update
+        of = f" of {end.total:,}, when its time was up" if is_cut else ""
         yield f"{counted(end.update, 'update')}{of}, {counted(end.epoch, 'epoch')}, {duration(end.seconds)}."
     yield "Validation figures and versions are in config.json, teacher-forced ones under names that begin with tf_."
 
