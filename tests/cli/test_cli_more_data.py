@@ -144,6 +144,8 @@ def test_a_training_goes_on_with_the_corpus_and_split_of_its_model(trained: Path
     one, two = (RunFolder(tmp_path / name).config() for name in ("one", "two"))
     assert one.experiment.corpus == two.experiment.corpus
     assert one.test == two.test
+    code, _, err = run("train", "--from", tmp_path / "one", "--valid", files, "--out", tmp_path / "three", *options)
+    assert (code, "is split as it was" in err) == (2, True)
     code, _, err = run("train", "--from", tmp_path / "one" / "model", "--out", tmp_path / "three", *options)
     assert (code, "there is no corpus" in err) == (2, True)
 

@@ -101,6 +101,8 @@ def test_what_has_no_letters_stays_as_it_is() -> None:
     assert found == [("3,5 + ½ = 4", False), ("<A DOG.> 12! ...", False), (" ¿? " * 20, False)]
     addresses = ["https://example.com/a?b=c&d=e", "Www.example.com", "o.gato+1@example.com"]
     assert [t.text for t, _ in translate_texts(talking, addresses)] == addresses
+    for sentence in ("https://a.com是我们", "https://a.com/をご覧", "WWW.a.com—see"):
+        assert parts_of(sentence, "xx", lambda _: True).parts[0].is_translated, "no spaces between words"
     ((two, _),) = translate_texts(talking, ["3,5"], num_hypotheses=2)
     assert two.src_tokens == ("3", ",", "5"), "asked for several, the model says what it makes of it"
 

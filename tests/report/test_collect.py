@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 from repose.report.build import build
 from repose.report.collect import read_runs
 from repose.report.figures import score
-from repose.report.naming import folder_name
+from repose.report.naming import _apart, folder_name
 from repose.report.tables_scores import scores_table
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError
@@ -528,3 +528,8 @@ def test_systems_of_grids_in_folders_of_one_name_are_kept_apart(make_run: Any, m
         make_grid(place, [("narrow-s0", {"width": "narrow"}, None, "done", "")])
     runs = read_runs([tmp_path / "A" / "runs", tmp_path / "B" / "runs"]).runs
     assert {run.group for run in runs} == {"A/runs/narrow", "B/runs/narrow"}
+
+
+def test_a_place_whose_name_is_the_end_of_another() -> None:
+    places = [Path("/x/grid"), Path("/tmp/x/grid"), Path("/")]
+    assert _apart(["a", "a", "a"], places) == ["/x/grid/a", "tmp/x/grid/a", "/a"]

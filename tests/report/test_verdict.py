@@ -199,6 +199,9 @@ def test_systems_that_do_not_translate_are_not_praised(make_run: Any, tmp_path: 
 def test_translations_that_are_too_short_for_bleu_are_judged_by_chrf(make_run: Any, tmp_path: Path) -> None:
     for name, chrf, width in (("a", 50.0, 16), ("b", 60.0, 17), ("c", 12.0, 18)):
         make_run(f"{name}-s0", [2.0], bleu=-1.0, chrf=chrf, settings=[f"architecture.d_ff={width}"])
+    make_run("d-s0", [2.0], bleu=20.0, settings=["architecture.d_ff=19"])
+    assert "d has the best BLEU" in verdict(read_runs([tmp_path]))
+    shutil.rmtree(tmp_path / "d-s0")
     said = verdict(read_runs([tmp_path]))
     assert "where no BLEU reaches 1, b has the best chrF (beam 4) of 3 systems, 61.0 (one seed), 10.0 above a" in said
 

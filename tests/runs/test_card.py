@@ -178,8 +178,8 @@ def test_it_says_how_it_was_trained_and_what_is_wrong_with_it(run: RunFolder, mo
     config = replace(config, experiment=replace(config.experiment, training=training))
     end = EndRecord(status=RunStatus.DONE, reason=EndReason.HOURS, update=71, epoch=1, total=4200, seconds=240.0, at="")
     for gain, is_told in ((0.03, True), (0.9, False)):
-        valid = ({"kind": "valid", "update": 71, "epoch": 1, "source_gain": gain},)
-        monkeypatch.setattr(RunFolder, "records", lambda _, valid=valid: Records(valid, end=end))
+        monkeypatch.setattr(RunFolder, "records", lambda _: Records((), end=end))
+        monkeypatch.setattr(RunFolder, "figures_of_model", lambda _, gain=gain: {"source_gain": gain})
         text = card(config, run)
         assert "- Seed 3; the best weights are kept. Settings that differ from the defaults: " in text
         assert ", r_drop 1.0" in text

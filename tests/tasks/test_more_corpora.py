@@ -14,9 +14,11 @@ from repose.data.advice import sizes, where
 from repose.data.dataset import PairDataset
 from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
+from repose.runs.folder import RunFolder
 from repose.system.errors import ConfigError
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.corpus_files import check_files
+from repose.tasks.corpus_of_run import TrainedOn, record_trained_on
 from repose.tasks.more_corpora import mixture
 from repose.tasks.translation import TASK
 
@@ -119,6 +121,19 @@ def test_synthetic_pairs_are_no_further_corpus_with_their_tag(experiment: Experi
     folders = {prepare_corpus(one).folder for one in (also, synthetic)}
     assert len(folders) == 2
     assert (prepare_corpus(synthetic).folder / "text" / "synthetic.src").exists()
+
+
+def test_what_was_learnt_from_further_and_synthetic_pairs_is_recorded(experiment: Experiment, tmp_path: Path) -> None:
+    run, data = RunFolder(tmp_path), prepare_corpus(experiment)
+    record_trained_on(run, data, None)
+    known, text = TrainedOn.of(tmp_path), data.folder / "text"
+    parts = [sources for path in sorted(text.glob("*.src")) if (sources := path.read_text().splitlines())]
+    names = sorted(path.stem for path in text.glob("*.src"))
+    assert {"train", "valid", "synthetic"} < set(names)
+    found = dict(zip(names, known.counts(*parts), strict=True))
+    sizes = dict(zip(names, map(len, parts), strict=True))
+    assert known.is_all
+    assert {name for name in names if found[name] == sizes[name]} == set(names) - {"valid", "test"}
 
 
 def test_a_source_of_nothing_but_its_tag_is_left_out(experiment: Experiment, tmp_path: Path) -> None:

@@ -23,7 +23,12 @@ Config = Annotated[
     str | None, Option("--config", "-c", help="An experiment file, or the name of one that ships with repose.")
 ]
 PresetName = Annotated[
-    str | None, Option("--preset", "-p", help="Use a named architecture, with its own dropout (see `repose presets`).")
+    str | None,
+    Option(
+        "--preset",
+        "-p",
+        help="Use a named architecture; another than the recipe's has its own dropout (see `repose presets`).",
+    ),
 ]
 Overrides = Annotated[list[str] | None, change("one setting")]
 Valid = Annotated[

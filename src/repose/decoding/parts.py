@@ -27,7 +27,7 @@ _MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
-_ADDRESS = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
 
 
 class Part(NamedTuple):

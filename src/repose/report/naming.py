@@ -178,9 +178,8 @@ def _known(place: Path, places: Iterable[Path]) -> str:
     """As many of a folder's last names as tell it from others."""
     others = set(places) - {place}
     tails = (place.parts[-depth:] for depth in range(1, len(place.parts)))
-    return "/".join(
-        next((tail for tail in tails if all(other.parts[-len(tail) :] != tail for other in others)), place.parts)
-    )
+    known = next((tail for tail in tails if all(other.parts[-len(tail) :] != tail for other in others)), None)
+    return place.as_posix().rstrip("/") if known is None else "/".join(known)
 
 
 def preset_of(run: "ReportRun") -> str | None:

@@ -67,7 +67,7 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     if not others:
         if is_dead_bleu:
             return f"{best.group} on {corpus} does not translate: {figure.name} is {_shown(mean, figure)}."
-        return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}."
+        return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}{', where BLEU is below 1' * is_short}."
     (second, next_mean) = others[0]
     without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
     among = f"the best {figure.name} of {len(found)} systems{without}"
@@ -91,10 +91,12 @@ def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
     """Whether translations that chrF finds good have no BLEU, as of sentences that are too short for it."""
     if not rows or not figure.name.startswith("BLEU"):
         return False
-    found = [(over_seeds(row.runs, figure), over_seeds(row.runs, _judge(rows, "chrf"))) for row in rows]
-    means = [(bleu.mean, chrf.mean) for bleu, chrf in found if bleu is not None and chrf is not None]
-    best_bleu, best_chrf = (max(of_one, default=0.0) for of_one in zip(*means, strict=True)) if means else (0.0, 0.0)
-    return is_dead(best_bleu) and not is_dead(best_bleu, best_chrf)
+    by_bleu, by_chrf = (
+        [found.mean for row in rows if (found := over_seeds(row.runs, one))] for one in (figure, _judge(rows, "chrf"))
+    )
+    if not by_bleu or len(by_chrf) < len(by_bleu):
+        return False
+    return is_dead(max(by_bleu)) and not is_dead(max(by_bleu), max(by_chrf))
 
 
 def _above_base(figure: Figure, tests: Sequence[Table], found: Sequence[tuple[Row, Spread]]) -> str:

@@ -27,6 +27,8 @@ RECIPES = {12_000: "little-data", 50_000: "medium-data"}
 """Up to so many training pairs, the shipped experiment for a corpus for which none is named; above them, `default`."""
 FEW_TO_TUNE = 200
 """Pairs below which a model that is trained further learns little but these."""
+_SPLIT = ("valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
+"""Settings of a corpus that say which pairs are held out."""
 FEW_MEASURED = 50
 """Sentences of which scores say next to nothing."""
 
@@ -72,6 +74,11 @@ def loaded_experiment(
     is_own = not loaded.experiment.corpus.train and loaded.experiment.corpus.name is None
     if is_own:
         loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, with_corpus=True), **given)
+        if other := [name for name in _SPLIT if loaded.sources[f"corpus.{name}"].kind not in ("model", "default")]:
+            raise ConfigError(
+                f"the corpus of {start} is split as it was, so that nothing is measured that the model knows: leave "
+                f"out corpus.{other[0]}, or name the pairs to train on"
+            )
     _tell_of_start(start, loaded.experiment, say)
     if is_own:
         return loaded

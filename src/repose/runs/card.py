@@ -56,9 +56,9 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
     scored = None if run is None else run.best_scores()
     end = None if run is None else run.records().end
     warnings = [task.look_ahead_warning] if experiment.looks_ahead else []
-    gains = [] if run is None else [one.get("source_gain") for one in run.records().of_kind("valid")]
-    if gains and gains[-1] is not None and gains[-1] < LITTLE_GAIN:
-        warnings.append(f"{hardly_reads(gains[-1]).capitalize()}.")
+    gain = None if run is None else run.figures_of_model().get("source_gain")
+    if gain is not None and gain < LITTLE_GAIN:
+        warnings.append(f"{hardly_reads(gain).capitalize()}.")
     parts = [
         _head(config, of_task, scored),
         f"# {of_task.title}, run {config.run_id}\n",
@@ -156,7 +156,7 @@ def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
         f"{field.name} {'none' if value is None else value}"
         for field in fields(TrainingConfig)
         if (value := getattr(training, field.name)) != getattr(usual, field.name)
-        and field.name not in {"task", "seed"} | NOT_IN_RUN_ID
+        and field.name not in {"task", "seed", "keep"} | NOT_IN_RUN_ID
     ]
     others = f" Settings that differ from the defaults: {', '.join(named)}." if named else ""
     yield f"Seed {training.seed}; the {training.keep} weights are kept.{others}"

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import Experiment, TokenizerConfig
+from repose.data.readers import TextPairs
 from repose.data.splits import same_sentence
 from repose.data.tags import MARK
-from repose.runs.folder import RunConfig, RunFolder
+from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
-from repose.system.errors import DataError
+from repose.system.errors import CheckpointError, DataError, WriteError
 from repose.system.files import read_file, write_file, writing
 from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
@@ -53,12 +54,19 @@ class TrainedOn(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path) -> "TrainedOn":
-        """As a run recorded it; nothing is known of a model directory alone."""
+        """As a run recorded it, or by its corpus in the cache; nothing is known of a model directory alone."""
+        run, nothing = RunFolder(folder), cls(np.zeros(0, np.uint64), is_all=False)
         try:
-            with np.load(io.BytesIO(read_file(RunFolder(folder).trained_on_file)), allow_pickle=False) as arrays:
+            with np.load(io.BytesIO(read_file(run.trained_on_file)), allow_pickle=False) as arrays:
                 return cls(arrays["hashes"].astype(np.uint64), bool(arrays["is_all"]))
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-            return cls(np.zeros(0, np.uint64), is_all=False)
+            pass
+        try:
+            config = run.config()
+            data = kept_corpus(config.data)
+        except (CheckpointError, DataError, WriteError):
+            return nothing
+        return nothing if data is None else cls(_hashes(data), is_all=config.experiment.training.init_from is None)
 
     def counts(self, *sets: Iterable[str]) -> list[int]:
         """How many sources of each set are among them."""
@@ -72,11 +80,18 @@ def record_trained_on(run: RunFolder, data: CorpusData, start: str | None) -> No
     if run.trained_on_file.exists() or not data.has_text("train"):
         return
     before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(Path(start))
-    own = np.array([same_sentence(source.rpartition(MARK)[2]) for source in data.text("train")[0]], np.uint64)
     content = io.BytesIO()
-    np.savez(content, hashes=np.union1d(before.hashes, own), is_all=before.is_all)
+    np.savez(content, hashes=np.union1d(before.hashes, _hashes(data)), is_all=before.is_all)
     with writing(run.trained_on_file):
         write_file(run.trained_on_file, content.getvalue())
+
+
+def _hashes(data: CorpusData) -> NDArray[np.uint64]:
+    """Of the sources of all pairs to train on, further and synthetic ones too, in order."""
+    text = data.folder / "text"
+    parts = sorted(path.stem for path in text.glob("*.src") if path.stem not in SCORED_SPLITS)
+    sources = (source for part in parts for source, _ in TextPairs(text, part))
+    return np.unique(np.fromiter((same_sentence(source.rpartition(MARK)[2]) for source in sources), np.uint64))
 
 
 def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from repose.config.experiment import Experiment, TrainingConfig
+from repose.config.experiment import LENGTH_PENALTY, Experiment, TrainingConfig
 from repose.data.bpe_dropout import BpeDropout
 from repose.data.dataset import PairDataset
 from repose.data.language import UNKNOWN, names_of_pair
@@ -227,7 +227,8 @@ class TranslationTask(Task):
             else:  # too few to choose by: as the model that it began with
                 before = directory.read_config(Path(start)).get("decoding", {})
                 names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
-                settings = {name: before[name] for name in names if before.get(name) is not None}
+                settings = {"length_penalty": LENGTH_PENALTY}  # where that model has not chosen either
+                settings |= {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
         translator = load(folder, device, engine="torch")

@@ -17,7 +17,7 @@ const WIDE = new RegExp(
   "u",
 );
 
-const ADDRESS = /^(?:(?:https?:\/\/|www\.)\S+|[\p{L}\p{N}_.+-]+@[\p{L}\p{N}_-]+\.[\p{L}\p{N}_.-]+)$/iu;
+const ADDRESS = /^(?:(?:https?:\/\/|www\.)[!-~]+|[\p{L}\p{N}_.+-]+@[\p{L}\p{N}_-]+\.[\p{L}\p{N}_.-]+)$/iu;
 
 /** Of a script that writes no spaces between sentences: Chinese, Japanese. */
 export const isWide = (character) => WIDE.test(character);
