@@ -111,8 +111,12 @@ def test_what_differs_from_the_default_is_said(few: list[Path], capsys: pytest.C
         assert told.removeprefix(f"    {section}").strip() == ", ".join(expected)
 
 
-def test_what_is_named_goes_over_the_recipe(few: list[Path]) -> None:
+def test_what_is_named_goes_over_the_recipe(few: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     named = loaded_experiment(few, None, "baseline", ["tokenizer.vocab_size=500"]).experiment
+    lost = "--set architecture.dropout=0.3 --set architecture.attention_output_dropout=0.3 restores these"
+    assert f"the preset baseline has values of its own instead of the recipe's: {lost}" in capsys.readouterr().err
+    loaded_experiment(few, None, "reinforced", [])
+    assert "values of its own" not in capsys.readouterr().err
     assert named.tokenizer.vocab_size == 500
     assert named.architecture.dropout == load(None, preset="baseline").experiment.architecture.dropout
     assert named.training.batch_size == 1024
