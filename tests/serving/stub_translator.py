@@ -13,7 +13,7 @@ from repose.system.errors import CheckpointError, ReposeError
 class Shouting:
     """Takes a millisecond for a batch, and some more for each sentence.
 
-    Where the model's folder has a file `hold`, "slow" renames it to `held` and takes until that is gone.
+    Where the model's folder has a file `hold`, "slow" renames it to `held` and takes until that is deleted.
     """
 
     def __init__(self, path: str, **settings: Any) -> None:
@@ -34,9 +34,10 @@ class Shouting:
         if "fail" in sentences:
             raise ReposeError("it failed")
         if "slow" in sentences and self.hold.exists():  # as long as the test says
-            self.hold.rename(self.held)
-            while self.held.exists():
-                time.sleep(0.005)
+            with self.hold.open() as held:  # which moves while a newer model is written around it
+                self.hold.rename(self.held)
+                while os.fstat(held.fileno()).st_nlink:
+                    time.sleep(0.005)
         else:
             time.sleep(0.3 if "slow" in sentences else 0.001 + 0.0002 * len(sentences))
         return [self._shouted(sentence, len(sentences), num_hypotheses, how) for sentence in sentences]
