@@ -56,7 +56,7 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
     )
-    corpus = _corpus(run.corpus) if with_corpus and run is not None else {}
+    corpus = _as_written(run.corpus) if with_corpus and run is not None else {}
     corpus |= {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     if languages is not None:
         told = next((one.tag for one in taught(config)[1:] if (one.src_lang, one.tgt_lang) == languages), None)
@@ -80,22 +80,18 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
 
 
-def _corpus(corpus: CorpusConfig) -> dict[str, Any]:
-    """What is set of it, as a file would have it."""
-
-    def written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for field in fields(config):
-            value = getattr(config, field.name)
-            if value is None and field.default is not None:
-                found[field.name] = "none"
-            elif isinstance(value, tuple):
-                found[field.name] = [written(one) if isinstance(one, FurtherCorpus) else one for one in value]
-            elif value is not None:
-                found[field.name] = value
-        return found
-
-    return written(corpus)
+def _as_written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
+    """What is set of a corpus, as a file would have it."""
+    found: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if value is None and field.default is not None:
+            found[field.name] = "none"
+        elif isinstance(value, tuple):
+            found[field.name] = [_as_written(one) if isinstance(one, FurtherCorpus) else one for one in value]
+        elif value is not None:
+            found[field.name] = value
+    return found
 
 
 def other_languages(loaded: Loaded) -> tuple[str, str] | None:
