@@ -13,6 +13,8 @@ from repose.report.collect import ReportRun
 from repose.runs.folder import RunFolder
 
 TARGET_NATS = "nats per target token"
+SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+"""The scores of translations by their names in scores.*.json, and what they are called."""
 
 
 def nats(runs: Iterable[ReportRun]) -> str:

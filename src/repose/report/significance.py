@@ -6,13 +6,14 @@ What is tested and how: `repose.evaluation.significance` and docs/significance.m
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Literal
 
 from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
-from repose.report.figures import kind_of_score
+from repose.report.figures import SCORES, kind_of_score
 from repose.report.pairs import (
     GREEDY,
     ComparedSystem,
@@ -40,7 +41,6 @@ from repose.report.significance_of_tasks import tables_of_task
 from repose.report.translations import decoding_of, settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
-UNITS: dict[Metric, str] = {"bleu": "BLEU", "chrf": "chrF"}
 DEAD, DEAD_CHRF = 1.0, 25.0
 """BLEU and chrF below which a model does not translate."""
 _NEITHER = (
@@ -152,7 +152,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     if any(of_seeds(_sides(by_chrf, "chrf"))):
         tables.append(_over_seeds(by_chrf, [], "chrf"))
     if by_text:
-        tables.append(_over_sentences(by_text, "bleu", [*without, *few], name="significance-greedy"))
+        tables.append(_over_sentences(by_text, "bleu", [*without, *few]))
     if over_seeds:
         tables.append(_over_seeds(greedy, [] if by_text else without))
     if single := [pair for pair in counted if pair.single]:
@@ -175,15 +175,21 @@ def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     )
 
 
-def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str], *, name: str = "") -> Table:
+def table_name(tests: Literal["significance", "seeds"], metric: str, *, greedy: bool) -> str:
+    """The id of the table of tests over sentences, or over seeds, by a score; `greedy`: of greedy translations, of
+    systems that are compared by what a beam found."""
+    return tests + f"-{metric}" * (metric != "bleu") + "-greedy" * greedy
+
+
+def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str]) -> Table:
     """The paired bootstrap over test sentences."""
     greedy = bool(pairs and pairs[0].system.decoding)
     return bootstrap_table(
-        name or ("significance" if metric == "bleu" else f"significance-{metric}"),
+        table_name("significance", metric, greedy=greedy),
         pairs,
         lambda system, number: testing.resample(system.statistics, metric, num_resamples=number),
         _sides(pairs, metric),
-        unit=UNITS[metric],
+        unit=SCORES[metric],
         digits=2,
         notes=notes_of,
         like="significance" if pairs else "significance-of-none",
@@ -197,10 +203,10 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
     """Differences over seeds."""
     greedy = bool(pairs[0].system.decoding)
     return seeds_table(
-        "seeds-greedy" if greedy else "seeds" if metric == "bleu" else f"seeds-{metric}",
+        table_name("seeds", metric, greedy=greedy),
         pairs,
         _sides(pairs, metric),
-        unit=UNITS[metric],
+        unit=SCORES[metric],
         digits=2,
         notes=notes_of,
         like="seeds",

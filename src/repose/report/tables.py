@@ -62,6 +62,10 @@ class Figure:
     looks ahead."""
     kind: Kind = lambda _run: None
     """How it was measured in a run, and on what: values of two kinds cannot be compared."""
+    metric: str = ""
+    """Of a score of translations: its name in scores.*.json, such as "bleu" or "chrf"."""
+    decoding: str | None = None
+    """Likewise: of which translations, as `figures.score` takes it."""
 
     def kinds(self, rows: "Sequence[Row]") -> set[object]:
         """The kinds of those of the rows' runs that have the figure."""
@@ -93,9 +97,9 @@ def scored_on(run: ReportRun) -> object:
     return run.split, *((run.scores or {}).get(f"num_{what}") for what in ("sentences", "words", "bytes"))
 
 
-def quality(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
-    """A score of translations, from 0 to 100."""
-    return Figure(name, of, digits=1, better="higher", free_running=True, kind=kind)
+def quality(name: str, of: Of, kind: Kind, **score: Any) -> Figure:
+    """A score of translations, from 0 to 100; `score`: which, `metric` and `decoding`."""
+    return Figure(name, of, digits=1, better="higher", free_running=True, kind=kind, **score)
 
 
 def spread(values: Sequence[float]) -> Spread | None:

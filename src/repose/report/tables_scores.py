@@ -55,7 +55,8 @@ def free_running(decoding: str | None, metric: str) -> Of:
 
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
     """A score of translations as a figure, by which systems are compared that were scored alike and on one set."""
-    return quality(name, free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric))
+    of, kind = free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric)
+    return quality(name, of, kind, metric=metric, decoding=decoding)
 
 
 def scores_table(runs: RunSet) -> Table:
@@ -65,7 +66,7 @@ def scores_table(runs: RunSet) -> Table:
     several = {row.corpus for row in rows if len(tokenizers([r for r in rows if r.corpus == row.corpus])) > 1}
     scores = [
         translation_score(f"{label} {way}", decoding, metric)
-        for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
+        for metric, label in figures.SCORES.items()
         for way, decoding in (("greedy", "greedy"), (beam_name(done), None))
     ]
     train_loss = Figure("train loss", figures.train_loss, unit=figures.TARGET_NATS, digits=3)
@@ -89,7 +90,7 @@ def scores_table(runs: RunSet) -> Table:
 
     signatures = [
         f"{label} {text}"
-        for label, metric in (("BLEU", "bleu"), ("chrF", "chrf"))
+        for metric, label in figures.SCORES.items()
         for text in dict.fromkeys(figures.signature(run, "greedy", metric) for run in done)
         if text
     ]
@@ -167,8 +168,7 @@ def _other_scores(run: ReportRun) -> list[str]:
 def _variant(name: str) -> str:
     """ "BLEU tok:none" of bleu_tok_none."""
     metric, _, rest = name.partition("_")
-    label = {"bleu": "BLEU", "chrf": "chrF"}[metric]
-    return f"{label} {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
+    return f"{figures.SCORES[metric]} {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
 
 
 def task_tables(runs: RunSet) -> list[Table]:

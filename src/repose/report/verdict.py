@@ -8,13 +8,12 @@ from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture, Shows, Table
 from repose.report.pairs import shown_p
-from repose.report.significance import is_dead
+from repose.report.significance import is_dead, table_name
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import judged_decoding, task_column, translation_score
 from repose.report.tables_settings import differences
 
-_GREEDY = "BLEU (greedy)"
 _MOST = 4
 """Corpora of which something is said; of one more, too, rather than that there is one."""
 _SHORT = 60
@@ -63,7 +62,7 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     sign = -1 if figure.better == "higher" else 1
     found.sort(key=lambda pair: sign * pair[1].mean)
     (best, mean), *others = found
-    is_dead_bleu = figure.name.startswith("BLEU") and is_dead(mean.mean)
+    is_dead_bleu = figure.metric == "bleu" and is_dead(mean.mean)
     if not others:
         if is_dead_bleu:
             return f"{best.group} on {corpus} does not translate: {figure.name} is {_shown(mean, figure)}."
@@ -89,7 +88,7 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
 
 def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
     """Whether translations that chrF finds good have no BLEU, as of sentences that are too short for it."""
-    if not rows or not figure.name.startswith("BLEU"):
+    if not rows or figure.metric != "bleu":
         return False
     by_bleu, by_chrf = (
         [found.mean for row in rows if (found := over_seeds(row.runs, one))] for one in (figure, _judge(rows, "chrf"))
@@ -126,15 +125,11 @@ def _apart(difference: float, figure: Figure) -> str:
 def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str | None:
     """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected; None where
     none compares them."""
-    by_beam = any(map(figures.is_by_beam, (*one.runs, *other.runs)))
-    if not one.runs[0].translates:
-        names = [f"{kind}-{one.runs[0].task}" for kind in ("significance", "seeds")]
-    elif figure.name == _GREEDY and by_beam:
-        names = ["significance-greedy", "seeds-greedy"]
-    elif figure.name.startswith("chrF"):
-        names = ["significance-chrf", "seeds-chrf"] if figure.name != "chrF (greedy)" or not by_beam else ["", ""]
+    if one.runs[0].translates:
+        beside_beam = figure.decoding == "greedy" and any(map(figures.is_by_beam, (*one.runs, *other.runs)))
+        names = [table_name(tests_over, figure.metric, greedy=beside_beam) for tests_over in ("significance", "seeds")]
     else:
-        names = ["significance", "seeds"]
+        names = [f"{tests_over}-{one.runs[0].task}" for tests_over in ("significance", "seeds")]
     over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
     small = any(table.id == names[0] and one.corpus in table.small_sets for table in tests)
     if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
@@ -164,12 +159,12 @@ def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
     decoding, name = judged_decoding(runs)
-    return translation_score(f"{'chrF' if metric == 'chrf' else 'BLEU'} ({name})", decoding, metric)
+    return translation_score(f"{figures.SCORES[metric.partition('_')[0]]} ({name})", decoding, metric)
 
 
 def _inflated(figure: Figure, found: Sequence[tuple[Row, Spread]]) -> str:
     """What these systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
-    if not figure.name.startswith("BLEU"):
+    if figure.metric != "bleu":
         return ""
     figure = _judge([row for row, _ in found], "bleu_detokenised")
     means = [over_seeds(row.runs, figure) for row, _ in found]
