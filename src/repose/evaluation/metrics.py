@@ -37,9 +37,12 @@ class Score:
     """The factor in a corpus BLEU, at most 1, for translations that are shorter than their references."""
 
 
+GREEDY = "greedy"
+
+
 def decoding_name(beam_size: int) -> str:
     """What a decoding is called in files and tables: "greedy", "beam4"."""
-    return "greedy" if beam_size == 1 else f"beam{beam_size}"
+    return GREEDY if beam_size == 1 else f"beam{beam_size}"
 
 
 def tokenizer_for(references: Sequence[str]) -> str:

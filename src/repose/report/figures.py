@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from repose.config.experiment import TASK_SETTINGS
+from repose.evaluation.metrics import GREEDY
 from repose.model.architecture import Architecture
 from repose.report.collect import ReportRun
 from repose.runs.folder import RunFolder
@@ -91,10 +92,10 @@ def valid_accuracy(run: ReportRun) -> float | None:
     return None if share is None else 100 * share
 
 
-def decodings(run: ReportRun) -> Mapping[str, Any]:
+def decodings(run: ReportRun) -> Mapping[str, Mapping[str, Any]]:
     """Free-running scores by decoding: "greedy", "beam4"."""
-    found = (run.scores or {}).get("decoded", {})
-    return found if isinstance(found, dict) else {}
+    found = (run.scores or {}).get("decoded")
+    return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
 def beam_decoding_name(run: ReportRun) -> str | None:
@@ -105,22 +106,27 @@ def beam_decoding_name(run: ReportRun) -> str | None:
     return max(names, key=lambda name: (int(name[4:]) == own, int(name[4:])), default=None)
 
 
-def is_by_beam(run: ReportRun) -> bool:
-    """Whether a run is compared by what a beam found: its own search is one, and some beam was scored."""
-    return run.experiment.decoding.beam_size > 1 and beam_decoding_name(run) is not None
+def decoding_of(run: ReportRun) -> str:
+    """Name of the decoding that a run is compared by: its own search, or else any beam, or else greedy search."""
+    beam = beam_decoding_name(run)
+    is_greedy = run.experiment.decoding.beam_size == 1 and GREEDY in decodings(run)
+    return GREEDY if beam is None or is_greedy else beam
+
+
+def scored(run: ReportRun, decoding: str | None) -> Mapping[str, Any]:
+    """The scores of a decoding, and what was counted beside them; `decoding` None: of `beam_decoding_name`."""
+    return decodings(run).get(decoding or beam_decoding_name(run) or "", {})
 
 
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
-    """A free-running score, in percent; `decoding` None: `beam_decoding_name`."""
-    name = beam_decoding_name(run) if decoding is None else decoding
-    value = number_of(decodings(run).get(name or "", {}).get(metric), "value")
+    """A free-running score, in percent; `decoding` as for `scored`."""
+    value = number_of(scored(run, decoding).get(metric), "value")
     return value if value is not None and math.isfinite(value) else None
 
 
 def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
     """sacreBLEU's signature of that score; "" where there is none."""
-    name = beam_decoding_name(run) if decoding is None else decoding
-    return str(decodings(run).get(name or "", {}).get(metric, {}).get("signature", ""))
+    return str(scored(run, decoding).get(metric, {}).get("signature", ""))
 
 
 def scored_with(found: str) -> dict[str, str]:

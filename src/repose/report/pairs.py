@@ -12,16 +12,16 @@ from typing import Any
 
 from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
+from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table
-from repose.report.figures import score
+from repose.report.figures import decoding_of, score
 from repose.report.tables import NONE, captioned, spread, spread_cell
 from repose.report.tables_settings import confounded
-from repose.report.translations import decoding_of, statistics_of
+from repose.report.translations import statistics_of
 from repose.system.errors import DataError, ReposeError
 
-GREEDY = "greedy"
 _RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."

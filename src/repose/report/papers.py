@@ -301,10 +301,10 @@ _LANGUAGES = {"German": "de", "Korean": "ko", "Chinese": "zh", "Japanese": "ja",
 _MANY_VALIDATIONS = 20
 _FREE = Figure(
     "BLEU",
-    lambda run: figures.score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
-    kind=lambda run: figures.kind_of_score(run, figures.beam_decoding_name(run) or "greedy", "bleu"),
+    lambda run: figures.score(run, figures.decoding_of(run), "bleu"),
+    kind=lambda run: figures.kind_of_score(run, figures.decoding_of(run), "bleu"),
 )
-"""Of the beam, or greedy where there is none, on the test set."""
+"""On the test set, by the decoding that each run is compared by."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
 """Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}

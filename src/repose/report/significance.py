@@ -10,12 +10,12 @@ from typing import Literal
 
 from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
+from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
-from repose.report.figures import SCORES, kind_of_score
+from repose.report.figures import SCORES, decoding_of, kind_of_score
 from repose.report.pairs import (
-    GREEDY,
     ComparedSystem,
     Pair,
     Remarks,
@@ -38,7 +38,7 @@ from repose.report.pairs import (
     usual_run,
 )
 from repose.report.significance_of_tasks import tables_of_task
-from repose.report.translations import decoding_of, settings_of, statistics_of
+from repose.report.translations import settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 DEAD, DEAD_CHRF = 1.0, 25.0
@@ -87,6 +87,7 @@ def _references(counts: SentenceStatistics) -> object:
 
 def _way(run: ReportRun) -> object:
     """How a run's translations were made and scored. Raises DataError where scores are incomplete."""
+    settings_of(run)
     return kind_of_score(run, decoding_of(run), "bleu")
 
 

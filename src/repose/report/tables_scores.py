@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from repose.config.experiment import TASK_SETTINGS
+from repose.evaluation.metrics import GREEDY
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
@@ -45,7 +46,8 @@ def beam_name(runs: Sequence[ReportRun]) -> str:
 def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
     """By which decoding runs are compared with each other, as `figures.score` takes it, and what it is called: their
     beam, or greedy search where not all have one."""
-    return (None, beam_name(runs)) if all(map(figures.is_by_beam, runs)) else ("greedy", "greedy")
+    by_beam = all(figures.decoding_of(run) != GREEDY for run in runs)
+    return (None, beam_name(runs)) if by_beam else (GREEDY, GREEDY)
 
 
 def free_running(decoding: str | None, metric: str) -> Of:

@@ -17,7 +17,7 @@ from repose.report.collect import ReportRun, RunSet, some
 from repose.report.content import Cell, Column, Table, slugs
 from repose.report.tables import Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
 from repose.report.tables_scores import beam_name
-from repose.report.translations import decoding_of, lengths_of, statistics_of
+from repose.report.translations import lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 from repose.tasks.inflation import inflated
 
@@ -62,7 +62,7 @@ def _kind(decoding: str | None) -> Kind:
 
 def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:
     """What was counted beside the scores of a decoding; `decoding` None: of the one with a beam."""
-    found = figures.decodings(run).get(decoding or figures.beam_decoding_name(run) or "", {})
+    found = figures.scored(run, decoding)
     return dict(found) if "looping" in found else {}
 
 
@@ -175,7 +175,7 @@ def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
     judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
-    alike = len({figures.kind_of_score(run, decoding_of(run), "bleu") for run in judged}) == 1
+    alike = len({figures.kind_of_score(run, figures.decoding_of(run), "bleu") for run in judged}) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
     best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
     rows = []

@@ -4,7 +4,7 @@ Translations lie in a run's directory, sources and references in the prepared co
 missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
 """
 
-import math
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import numpy as np
 from repose.data import corpora
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
-from repose.evaluation.metrics import decoding_name
 from repose.evaluation.sentence_statistics import (
     References,
     SentenceStatistics,
@@ -24,7 +23,7 @@ from repose.evaluation.sentence_statistics import (
     write_stored,
 )
 from repose.report.collect import ReportRun, read_run
-from repose.report.figures import beam_decoding_name, number_of, scored_with
+from repose.report.figures import decoding_of, decodings, score, scored, scored_with, signature
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData
@@ -32,15 +31,9 @@ from repose.tasks.corpus import CorpusData
 _SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
 
 
-def decoding_of(run: ReportRun) -> str:
-    """Name of the decoding that a finished run is compared by: with its own beam size, as "beam4", or else any beam."""
-    own, decoded = decoding_name(run.experiment.decoding.beam_size), _decoded(run)
-    return next((name for name in (own, beam_decoding_name(run)) if name in decoded), list(decoded)[-1])
-
-
 def settings_of(run: ReportRun) -> dict[str, str]:
-    """The fields of the signature of a run's BLEU, such as `case` and `tok`."""
-    return scored_with(str(_decoded(run)[decoding_of(run)]["bleu"]["signature"]))
+    """The fields of the signature of a run's BLEU, such as `case` and `tok`. Raises DataError where it has none."""
+    return scored_with(str(_decoded(run, decoding_of(run))["bleu"]["signature"]))
 
 
 def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
@@ -67,7 +60,7 @@ def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatis
         if not RunFolder(run.folder).statistics_file(run.split).exists():
             raise missing
         found = _stored(run, decoding)
-    measured, recorded = found.score("bleu"), float(_decoded(run)[decoding]["bleu"]["value"])
+    measured, recorded = found.score("bleu"), float(_decoded(run, decoding)["bleu"]["value"])
     if not abs(measured - recorded) <= _SAME:
         raise DataError(
             f"the translations score {measured:.2f} BLEU but scores.{run.split}.json says {recorded:.2f}: "
@@ -99,25 +92,17 @@ def write_statistics(folder: str | Path, out: str | Path | None = None) -> Path:
     if run.scores is None:
         raise DataError(f"{folder} has no scores of the {run.split} set: let the run finish, or evaluate it first")
     path = RunFolder(Path(out or folder)).statistics_file(run.split)
-    counts = {decoding: statistics_of(run, decoding) for decoding in _decoded(run)}
+    counts = {decoding: statistics_of(run, decoding) for decoding in decodings(run)}
     write_stored(path, StoredStatistics(counts, lengths_of(run)))
     return path
 
 
-def _decoded(run: ReportRun) -> dict[str, dict[str, Any]]:
-    """The decodings that were scored, in their order; at least one."""
-    assert run.scores is not None, "only finished runs are compared"
-    found = run.scores.get("decoded")
-    decodings = found.items() if isinstance(found, dict) else ()
-    whole = {name: one for name, one in decodings if isinstance(one, dict) and _is_score(one.get("bleu"))}
-    if not whole:
+def _decoded(run: ReportRun, decoding: str) -> Mapping[str, Any]:
+    """The scores of a decoding. Raises DataError where they have no BLEU."""
+    found = scored(run, decoding)
+    if score(run, decoding, "bleu") is None or not signature(run, decoding, "bleu"):
         raise DataError(f"scores.{run.split}.json has no BLEU with its signature: evaluate the run again")
-    return whole
-
-
-def _is_score(score: Any) -> bool:
-    value = number_of(score, "value")
-    return value is not None and math.isfinite(value) and "signature" in score
+    return found
 
 
 def _prepared(run: ReportRun) -> CorpusData:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import permutations
 from math import isfinite
 
+from repose.evaluation.metrics import GREEDY
 from repose.report import figures
 from repose.report.collect import RunSet
 from repose.report.content import Picture, Shows, Table
@@ -126,7 +127,8 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
     """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected; None where
     none compares them."""
     if one.runs[0].translates:
-        beside_beam = figure.decoding == "greedy" and any(map(figures.is_by_beam, (*one.runs, *other.runs)))
+        runs = (*one.runs, *other.runs)
+        beside_beam = figure.decoding == GREEDY and any(figures.decoding_of(run) != GREEDY for run in runs)
         names = [table_name(tests_over, figure.metric, greedy=beside_beam) for tests_over in ("significance", "seeds")]
     else:
         names = [f"{tests_over}-{one.runs[0].task}" for tests_over in ("significance", "seeds")]

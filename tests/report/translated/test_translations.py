@@ -11,8 +11,8 @@ import pytest
 
 from repose.data.tokenizer import Tokenizer
 from repose.report.collect import read_run
+from repose.report.figures import decoding_of
 from repose.report.translations import (
-    decoding_of,
     hypotheses_of,
     lengths_of,
     settings_of,
