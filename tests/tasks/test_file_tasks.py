@@ -22,7 +22,7 @@ from repose.runs.fine_tuning import FINE_TUNING, settings_of
 from repose.runs.folder import RunFolder
 from repose.runs.run import run
 from repose.system.errors import CheckpointError, ConfigError, DataError
-from repose.tasks.base import Decoding, Figure
+from repose.tasks.base import EvaluationOptions, Figure
 from repose.tasks.corpus import prepare_corpus
 from repose.tasks.language_modelling import stepwise
 from repose.tasks.parsing import TASK as PARSING
@@ -42,7 +42,7 @@ TASKS = ("language_modelling", "parsing")
 
 def scored(folder: Path, files: list[Path] | None, out: Path | None = None) -> dict[str, Any]:
     """What `repose evaluate` comes to."""
-    return task_of_model(folder).score_model(folder, files, "test", out, "cpu", Decoding((1,)))
+    return task_of_model(folder).score_model(folder, files, "test", out, EvaluationOptions((1,)))
 
 
 def conllu(words: list[str]) -> str:
@@ -142,9 +142,9 @@ def test_a_model_is_loaded_and_measured_again(
     assert own == on_file == scores_of(runs[task]) == scores_of(tmp_path)
     with pytest.raises(DataError, match="name one"):
         scored(runs[task], [home / "a", home / "b"])
-    decoding = Decoding(ensemble=(runs[task],))
+    options = EvaluationOptions(ensemble=(runs[task],))
     with pytest.raises(ConfigError, match="an ensemble translates"):
-        task_of_model(runs[task]).score_model(runs[task], None, "test", None, "cpu", decoding)
+        task_of_model(runs[task]).score_model(runs[task], None, "test", None, options)
 
 
 def test_the_cache_can_be_cleared_while_a_model_is_measured(

@@ -21,7 +21,7 @@ from repose.runs.run import run
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import registry
-from repose.tasks.base import Card, Decoding, Figure, FileTask, Measured
+from repose.tasks.base import Card, EvaluationOptions, Figure, FileTask, Measured
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
 from repose.training.distributed import World
 from repose.training.job import TrainingJob
@@ -31,7 +31,7 @@ from repose.training.validation import validate
 
 def scored(folder: Path, files: list[Path] | None, out: Path | None = None) -> dict[str, Any]:
     """What `repose evaluate` comes to."""
-    return registry.task_of_model(folder).score_model(folder, files, "test", out, "cpu", Decoding((1,)))
+    return registry.task_of_model(folder).score_model(folder, files, "test", out, EvaluationOptions((1,)))
 
 
 class Copier(nn.Module):

@@ -13,7 +13,7 @@ from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
 from repose.runs.records import Records
 from repose.system.token_ids import END, START, UNK
-from repose.tasks.base import Decoding
+from repose.tasks.base import EvaluationOptions
 from repose.tasks.translation_scores import EvaluationSet, over_validations, score_set, teacher_forced
 
 TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
@@ -65,7 +65,7 @@ def test_translations_that_did_not_end_and_that_loop_are_counted() -> None:
     translator.engine.name, translator.engine.looks_ahead = "torch", False
     translator.translate.return_value = translations
     translator.force.return_value = scripted(*([*ids(text), END] for text in references)).force()
-    scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), Decoding((1,)), {}, None)
+    scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), EvaluationOptions((1,)), {}, None)
     assert {name: scores["decoded"]["greedy"][name] for name in ("unfinished", "looping")} == {
         "unfinished": 1,
         "looping": 1,
@@ -101,5 +101,5 @@ def test_one_translation_has_no_deviation_and_none_no_mean() -> None:
     ],
 )
 def test_a_model_is_measured_with_its_own_beam(config: dict[str, Any], beams: tuple[int, ...]) -> None:
-    assert Decoding().resolved(config).beam_sizes == beams
-    assert Decoding((3,)).resolved(config).beam_sizes == (3,)
+    assert EvaluationOptions().resolved(config).beam_sizes == beams
+    assert EvaluationOptions((3,)).resolved(config).beam_sizes == (3,)

@@ -22,7 +22,7 @@ from repose.system.device import device_name
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable, checked_path
 from repose.system.terminal import Say, say
-from repose.tasks.base import Decoding
+from repose.tasks.base import EvaluationOptions
 from repose.tasks.registry import task_of_model
 from repose.training.display import ProgressKind
 
@@ -149,16 +149,25 @@ def evaluate(
         beam_sizes = ()
     if isinstance(beam_sizes, int | float | str):
         raise ConfigError(f"beam_sizes is {beam_sizes}: give a list, as in [{beam_sizes}]")
-    decoding = Decoding(
-        tuple(beam_sizes), tokenize, workers, precision, engine, src_field, tgt_field, to, tuple(others)
+    options = EvaluationOptions(
+        beam_sizes=tuple(beam_sizes),
+        tokenize=tokenize,
+        device=device_name(device),
+        workers=workers,
+        precision=precision,
+        engine=engine,
+        src_field=src_field,
+        tgt_field=tgt_field,
+        to=to,
+        ensemble=tuple(others),
     )
     place = None if out is None else checked_path("out", out)
     if place is not None:
         check_writable(place)
-        _check_spares_run(place, folder, split, decoding, of_files=given is not None)
+        _check_spares_run(place, folder, split, options, of_files=given is not None)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
-    return task_of_model(folder).score_model(folder, given, split, place, device_name(device), decoding)
+    return task_of_model(folder).score_model(folder, given, split, place, options)
 
 
 def _with_absolute_paths(experiment: Experiment) -> Experiment:
@@ -232,7 +241,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *, of_files: bool) -> None:
+def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOptions, *, of_files: bool) -> None:
     """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
     decodings in the place of the ones that a finished run is judged by."""
     run = RunFolder(out)
@@ -245,14 +254,14 @@ def _check_spares_run(out: Path, model: Path, split: str, decoding: Decoding, *,
         )
     if model.resolve() not in (run.path.resolve(), run.model.resolve()):
         raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
-    if decoding.ensemble:
+    if options.ensemble:
         raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another --out")
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
-    decoding = decoding.resolved(read_config(model))
+    options = options.resolved(read_config(model))
     theirs = ", ".join([*scores["decoded"], scores.get("decoding", {}).get("precision", "fp32")])
-    asked = ", ".join([*decoding.names, decoding.precision or "fp32", *filter(None, [decoding.to])])
+    asked = ", ".join([*options.names, options.precision or "fp32", *filter(None, [options.to])])
     if theirs != asked:
         raise ConfigError(
             f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "

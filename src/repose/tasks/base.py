@@ -53,13 +53,14 @@ class Card(NamedTuple):
     """Lines of Python that use it, with `FOLDER` for the model directory."""
 
 
-class Decoding(NamedTuple):
+class EvaluationOptions(NamedTuple):
     """How a model that translates is measured; others have no use for it."""
 
     beam_sizes: tuple[int, ...] = ()
     """None are greedy search and the beam that the model was trained to be measured with (`resolved`)."""
     tokenize: str | None = None
     """sacreBLEU's tokenizer; None is the one for the references."""
+    device: str = "cpu"
     workers: int | None = None
     precision: str | None = None
     """None is fp32, or that of an export."""
@@ -73,7 +74,7 @@ class Decoding(NamedTuple):
     ensemble: tuple[Path, ...] = ()
     """Further models, which the model is measured together with."""
 
-    def resolved(self, config: Mapping[str, Any]) -> "Decoding":
+    def resolved(self, config: Mapping[str, Any]) -> "EvaluationOptions":
         """With the beams for the model of a config.json."""
         stored = config.get("decoding_asked", config.get("decoding", {}))
         own = stored.get("beam_size", DecodingConfig().beam_size)
@@ -127,7 +128,7 @@ class Task(TrainingTask):
 
     @abstractmethod
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
         """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
 
@@ -265,15 +266,15 @@ class FileTask(Task):
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
         """On one file, or on a set of the run's own corpus."""
-        if decoding.ensemble:
+        if options.ensemble:
             raise ConfigError(f"an ensemble translates, and {folder} does not: leave the other models out")
         if files and len(files) > 1:
             what = self.name.replace("_", " ")
             raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
-        loaded = self.load(folder, device)
+        loaded = self.load(folder, options.device)
         if not files:
             data = corpus_of(RunFolder(folder), split)
             return self._score(loaded, data.ids(split), split, out)

@@ -29,7 +29,7 @@ from repose.saved_model.card import TRANSLATE, TRANSLATE_IN_PYTHON
 from repose.system.device import one_thread
 from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
-from repose.tasks.base import Card, Decoding, Task, position_table
+from repose.tasks.base import Card, EvaluationOptions, Task, position_table
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
 from repose.tasks.decoding_choice import FEWEST, choose_decoding
@@ -232,17 +232,17 @@ class TranslationTask(Task):
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
         translator = load(folder, device, engine="torch")
-        score_set(translator, measured, Decoding(beam_sizes=(1, beam_size)), about, folder)
+        score_set(translator, measured, EvaluationOptions(beam_sizes=(1, beam_size)), about, folder)
 
     def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
         and writes, under `column_names` a first pair that may name columns, and under `trained_on` how many sources the
         model was trained on, if these are many. An export to ONNX is measured on files
         alone."""
-        return score_model(folder, files, split, out, device, decoding)
+        return score_model(folder, files, split, out, options)
 
 
 def _tagged(src: NDArray[np.int64], examples: PairDataset) -> list[NDArray[np.int64]]:

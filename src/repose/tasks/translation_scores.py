@@ -34,7 +34,7 @@ from repose.runs.records import Records
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.token_ids import END, PAD, START, UNK
-from repose.tasks.base import Decoding
+from repose.tasks.base import EvaluationOptions
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import fields_for, is_pretokenized
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, text_of_run
@@ -57,24 +57,24 @@ class EvaluationSet:
 
 
 def score_model(
-    folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, device: str, decoding: Decoding
+    folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
 ) -> dict[str, Any]:
     """The scores of a model on two aligned files, or on a set of its run's corpus, as `Task.score_model` has it."""
     exported = is_export(folder)
     if exported and not files:
         raise ConfigError("name source and reference files: an export has no set of its own")
-    engine = decoding.engine or ("onnx" if exported else "torch")
-    models = [folder, *decoding.ensemble]
-    translator = load(models, device, decoding.workers, decoding.precision, engine)
-    decoding = decoding.resolved(translator.config)
+    engine = options.engine or ("onnx" if exported else "torch")
+    models = [folder, *options.ensemble]
+    translator = load(models, options.device, options.workers, options.precision, engine)
+    options = options.resolved(translator.config)
     about: dict[str, Any] = {}
     if files:
-        measured, about = _read_files(files, split, translator, folder, decoding)
+        measured, about = _read_files(files, split, translator, folder, options)
     else:
-        _check_target(translator.config, decoding.to, split)
+        _check_target(translator.config, options.to, split)
         run = RunFolder(folder)
         measured = EvaluationSet(*text_of_run(run, split), split, is_pretokenized(run.config().experiment.corpus))
-    return score_set(translator, measured, decoding, about, out)
+    return score_set(translator, measured, options, about, out)
 
 
 def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None:
@@ -88,18 +88,18 @@ def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None
 
 
 def _read_files(
-    files: Sequence[Path], split: str, translator: Translator, folder: Path, decoding: Decoding
+    files: Sequence[Path], split: str, translator: Translator, folder: Path, options: EvaluationOptions
 ) -> tuple[EvaluationSet, dict[str, Any]]:
     """The pairs of two aligned files, and what the scores are to say about the files."""
     stored = translator.config
     own = taught(stored)[0]
-    languages = (own.src_lang, own.tgt_lang) if decoding.to is None else direction(stored, decoding.to)
-    if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (decoding.src_field, decoding.tgt_field):
+    languages = (own.src_lang, own.tgt_lang) if options.to is None else direction(stored, options.to)
+    if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (options.src_field, options.tgt_field):
         raise ConfigError(
             f"the model does not know its languages: say which {files[0]} is to be read in, with "
             "--src-field and --tgt-field"
         )
-    src_field, tgt_field = _fields_of(folder, decoding, files, languages)
+    src_field, tgt_field = _fields_of(folder, options, files, languages)
     reader = PairReader(files, src_field=src_field, tgt_field=tgt_field, languages=languages)
     pairs = list(reader)
     about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
@@ -108,40 +108,44 @@ def _read_files(
     (number,) = TrainedOn.of(folder).counts(src for src, _ in pairs)
     if number >= max(1, TRAINED_ON_SHARE * len(pairs)):
         about["trained_on"] = number
-    if warnings := warnings_for_pairs(stored, pairs, decoding.to):
+    if warnings := warnings_for_pairs(stored, pairs, options.to):
         about["input_warnings"] = [warning.to_json() for warning in warnings]
     return EvaluationSet([a for a, _ in pairs], [b for _, b in pairs], split), about
 
 
-def _fields_of(folder: Path, decoding: Decoding, files: Sequence[Path], languages: Pair) -> Pair:
+def _fields_of(folder: Path, options: EvaluationOptions, files: Sequence[Path], languages: Pair) -> Pair:
     """What the sides are called in files with names: as asked for, or as a run says; a model directory does not."""
     try:
         corpus = RunFolder(folder).config().experiment.corpus
     except CheckpointError:
         corpus = CorpusConfig()
-    if decoding.src_field or decoding.tgt_field:
-        return decoding.src_field or corpus.src_field, decoding.tgt_field or corpus.tgt_field
+    if options.src_field or options.tgt_field:
+        return options.src_field or corpus.src_field, options.tgt_field or corpus.tgt_field
     return fields_for(files, (corpus.src_field, corpus.tgt_field), languages)
 
 
 def score_set(
-    translator: Translator, measured: EvaluationSet, decoding: Decoding, about: Mapping[str, Any], out: Path | None
+    translator: Translator,
+    measured: EvaluationSet,
+    options: EvaluationOptions,
+    about: Mapping[str, Any],
+    out: Path | None,
 ) -> dict[str, Any]:
     """All figures of one model on one set, `about` among them: translated once for each beam size, and teacher-forced.
     Written to the run directory `out` with the hypotheses. Raises DataError where there is nothing to score."""
     tokenizer = translator.tgt_tokenizer
-    if decoding.tokenize is not None:
-        bleu_metric(decoding.tokenize)  # refused here, not after all is translated
+    if options.tokenize is not None:
+        bleu_metric(options.tokenize)  # refused here, not after all is translated
     form = form_of(measured.references)
-    wanted = decoding.to if decoding.to is not None and is_language(decoding.to) else None
+    wanted = options.to if options.to is not None and is_language(options.to) else None
     language = wanted or str(translator.config.get("tgt_lang", UNKNOWN))
     detokenise = detokeniser(language) if form.inflates_bleu else None
     with translator, one_thread():
         decoded = {
-            decoding_name(beam_size): _decode(translator, measured, beam_size, decoding, detokenise)
-            for beam_size in dict.fromkeys(decoding.beam_sizes)
+            decoding_name(beam_size): _decode(translator, measured, beam_size, options, detokenise)
+            for beam_size in dict.fromkeys(options.beam_sizes)
         }
-        forced = teacher_forced(translator, measured.sources, measured.references, to=decoding.to)
+        forced = teacher_forced(translator, measured.sources, measured.references, to=options.to)
     truncated = next((found.truncated_sources for found in decoded.values()), 0)  # the same of all
     references = tokenizer.encode_batch(list(measured.references))
     too_long = sum(len(ids) - 1 > translator.max_length for ids in references)
@@ -149,7 +153,7 @@ def score_set(
         "run_id": translator.config.get("run_id"),
         "split": measured.split,
         "looks_ahead": translator.engine.looks_ahead,
-        "decoding": _how(translator, decoding.to),
+        "decoding": _how(translator, options.to),
         **about,
         "num_sentences": len(measured.sources),
         "truncated_sources": truncated,  # cut at the model's max_length
@@ -176,7 +180,7 @@ def _decode(
     translator: Translator,
     measured: EvaluationSet,
     beam_size: int,
-    decoding: Decoding,
+    options: EvaluationOptions,
     detokenise: Callable[[str], str] | None,
 ) -> _Decoded:
     """Translate the set with one beam size, and score the translations.
@@ -185,7 +189,7 @@ def _decode(
     (`repose.evaluation.looping`) where their references do not.
     """
     tokenizer = translator.tgt_tokenizer
-    translations = translator.translate(measured.sources, beam_size=beam_size, to=decoding.to)
+    translations = translator.translate(measured.sources, beam_size=beam_size, to=options.to)
     hypotheses = [t.text for t in translations]
     scores = corpus_scores(
         hypotheses,
@@ -194,7 +198,7 @@ def _decode(
         pretokenized=measured.pretokenized,
         round_trip=None if tokenizer.lossless else tokenizer.round_trip,
         strip_accents=tokenizer.strip_accents,
-        tokenize=decoding.tokenize,
+        tokenize=options.tokenize,
         detokenise=detokenise,
     )
     pairs = zip(hypotheses, measured.references, strict=True)
