@@ -239,7 +239,7 @@ REFUSED = {
     "sentences of no list": (
         None,
         "[grid.report]\nsentences = { tales = [1] }",
-        r"sentences: it should be a list of lines of the test set, from 1, not \{'tales': \[1\]\}",
+        r"sentences should be lines of the test set, such as \[12, 31\], not ",
     ),
     "line zero": (None, "[grid.report]\nsentences = [1, 0]", "lines of the test set, from 1"),
     "sentences of which corpus": (
@@ -305,7 +305,7 @@ def test_settings_and_seeds_of_the_command_line_are_checked(tmp_path: Path) -> N
 def test_a_baseline_is_called_as_its_labels_or_its_folder(tmp_path: Path, baseline: str) -> None:
     systems = "presets = ['baseline', 'reinforced']"
     report = f"[grid.report]\nbaseline = {baseline!r}\n[grid.vary.batch]\n'4 of 8/2' = {{ 'training.batch_size' = 4 }}"
-    assert grid(tmp_path, f"{systems}\n{report}").report["baseline"] == baseline
+    assert grid(tmp_path, f"{systems}\n{report}").report.baseline == baseline
     with pytest.raises(ConfigError, match="did you mean 'baseline-4 of 8/2'"):
         grid(tmp_path, f"{systems}\n{report}".replace(f"= {baseline!r}", "= 'baseline-4 of 8'"))
 

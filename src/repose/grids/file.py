@@ -3,7 +3,10 @@
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+import pydantic.dataclasses
+from pydantic import Field, ValidationError
 
 from repose.config.experiment import SECTIONS
 from repose.config.file import Layer
@@ -80,6 +83,30 @@ class Rule:
         return all(found.get(axis) in wanted for axis, wanted in self.matches.items())
 
 
+Lines = tuple[Annotated[int, Field(ge=1, strict=True)], ...]
+"""Of a test set, from 1."""
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
+class ReportTable:
+    """The table [grid.report], in a grid's file and in its grid.json: what a report of it is to show."""
+
+    baseline: str | None = None
+    """The group that the others are tested against."""
+    published: tuple[str, ...] = ()
+    """Entries of published.toml."""
+    sentences: Lines | dict[str, Lines] = ()
+    """Those to be shown; where the grid has several corpora, of each."""
+
+
+_REPORT = {
+    "baseline": "the name of a group",
+    "published": 'a list of entries such as "reinforced/table-1"',
+    "sentences": "a list of lines of the test set, from 1, such as [12, 31], or one for each corpus",
+}
+"""What the values should be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GridTable:
     """The table, read."""
@@ -92,7 +119,7 @@ class GridTable:
     max_cells: int
     rules: tuple[Rule, ...]
     excluded: tuple[Rule, ...]
-    report: Mapping[str, Any]
+    report: ReportTable
 
 
 def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridTable:
@@ -124,8 +151,6 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     if seeds is not None:  # rules may name the file's seeds, too
         check_number(settings * len(own), max_cells, name, excludes=True)
     rule_seeds = [*own, *(seeds or ())]
-    report = expect(dict, table.get("report", {}), f"{name}: [grid.report]")
-    check_keys(report, ("baseline", "published", "sentences"), f"{name}: [grid.report]")
     return GridTable(
         about=expect(str, table.get("about", ""), f"{where} about"),
         budget=expect(str, table.get("budget", ""), f"{where} budget"),
@@ -134,8 +159,18 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
         max_cells=max_cells,
         rules=tuple(_rules(table, "for", axes, rule_seeds, name)),
         excluded=tuple(_rules(table, "exclude", axes, rule_seeds, name)),
-        report=report,
+        report=_report(table.get("report", {}), f"{name}: [grid.report]"),
     )
+
+
+def _report(value: Any, where: str) -> ReportTable:
+    table = expect(dict, value, where)
+    check_keys(table, list(_REPORT), where)
+    try:
+        return ReportTable(**table)
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        raise ConfigError(f"{where} {name} should be {_REPORT[name]}, not {table[name]!r}") from None
 
 
 def check_number(number: int, max_cells: int, name: str, *, excludes: bool = False) -> None:

@@ -21,6 +21,7 @@ from repose.grids.file import (
     SYSTEM,
     Choice,
     GridTable,
+    ReportTable,
     Rule,
     check_not_set,
     check_number,
@@ -59,7 +60,7 @@ class Grid:
     budget: str
     axes: Mapping[str, tuple[str, ...]]
     """Axis -> labels."""
-    report: Mapping[str, Any]
+    report: ReportTable
     cells: tuple[Cell, ...]
     """All cells, those of the first seed first, so that something can be compared early."""
 
@@ -199,44 +200,32 @@ def _check_distinct(cells: Sequence[Cell], name: str) -> None:
 
 def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
     """The report's baseline is a group, or one of each corpus."""
-    baseline = table.report.get("baseline")
-    if baseline is None:
+    if (baseline := table.report.baseline) is None:
         return
-    if not isinstance(baseline, str):
-        raise ConfigError(f"{name}: [grid.report] baseline should be the name of a group, not {baseline!r}")
     groups = {"-".join(label for axis, label in cell.labels.items() if axis != CORPUS) for cell in cells}
     known = {cell.group for cell in cells} | groups | {cell.labels.get(SYSTEM, "") for cell in cells} - {""}
     if baseline not in known | set(map(folder_label, groups)):
-        raise ConfigError(f"{name}: [grid.report] {unknown('group', str(baseline), sorted(groups))}")
+        raise ConfigError(f"{name}: [grid.report] {unknown('group', baseline, sorted(groups))}")
 
 
 def _check_sentences(table: GridTable, cells: Sequence[Cell], name: str) -> None:
     """The report's sentences are lines of the test set: of each corpus that is named, or of the only one."""
-    if (wanted := table.report.get("sentences")) is None:
-        return
-    where = f"{name}: [grid.report] sentences"
+    wanted, where = table.report.sentences, f"{name}: [grid.report] sentences"
     known = list(dict.fromkeys(cell.labels[CORPUS] for cell in cells if CORPUS in cell.labels))
-    if known and not isinstance(wanted, dict):
-        raise ConfigError(
-            f"{where} should be lines of each corpus, such as {{ {known[0]} = [12, 31] }}, not {wanted!r}"
+    if wanted and isinstance(wanted, Mapping) != bool(known):
+        should = (
+            f"of each corpus, such as {{ {known[0]} = [12, 31] }}" if known else "of the test set, such as [12, 31]"
         )
-    for corpus, lines in wanted.items() if known else [("it", wanted)]:
-        if known and corpus not in known:
+        raise ConfigError(f"{where} should be lines {should}, not {wanted!r}")
+    for corpus in wanted if isinstance(wanted, Mapping) else ():
+        if corpus not in known:
             raise ConfigError(f"{where}: {unknown('corpus', corpus, known)}")
-        if not isinstance(lines, list) or not all(type(line) is int and line >= 1 for line in lines):
-            raise ConfigError(f"{where}: {corpus} should be a list of lines of the test set, from 1, not {lines!r}")
 
 
 def _check_published(table: GridTable, name: str) -> None:
     """The report's published entries are those of `published.toml`."""
-    wanted, where = table.report.get("published", []), f"{name}: [grid.report] published"
-    if not isinstance(wanted, list) or not all(isinstance(entry, str) for entry in wanted):
-        raise ConfigError(f'{where} should be a list of entries such as "reinforced/table-1", not {wanted!r}')
-    if not wanted:
-        return
-    published = load_published()
-    known = [entry.id for entry in (*published.tables, *published.curves, *published.scalars)]
-    for entry in wanted:
-        if entry not in known:
+    for entry in table.report.published:
+        if entry not in (known := load_published().entries):
             near = ", ".join(difflib.get_close_matches(entry, known, n=3, cutoff=0.0))
+            where = f"{name}: [grid.report] published"
             raise ConfigError(f"{where}: there is no entry {entry!r}: the nearest are {near}")

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from repose.grids.cells import LOCK, CellState, CellStatus
-from repose.grids.file import CORPUS
+from repose.grids.file import CORPUS, ReportTable
 from repose.grids.grid import Cell, Grid
 from repose.system.errors import CheckpointError
 from repose.system.files import lock_holder, locked, read_file, write_json
@@ -66,17 +66,11 @@ class Manifest:
     name: str
     about: str
     axes: Mapping[str, Sequence[str]]
-    report: Mapping[str, Any]
-    """The table [grid.report]."""
+    report: ReportTable
     entries: tuple[Entry, ...]
 
 
 _ENTRY = TypeAdapter(Entry)
-_REPORT: Mapping[str, TypeAdapter[Any]] = {
-    "baseline": TypeAdapter(str),
-    "published": TypeAdapter(list[str]),
-    "sentences": TypeAdapter(list[int] | dict[str, list[int]]),
-}
 
 
 def entry_of(cell: Cell) -> Entry:
@@ -148,7 +142,7 @@ def read(folder: Path) -> Manifest | None:
             name=str(content["name"]),
             about=str(content.get("about", "")),
             axes=dict(content.get("axes") or {}),
-            report=_report(content.get("report") or {}),
+            report=ReportTable(**content.get("report") or {}),
             entries=tuple(_entry(cell) for cell in content["cells"]),
         )
     except (FileNotFoundError, NotADirectoryError):
@@ -163,14 +157,6 @@ def read(folder: Path) -> Manifest | None:
         ) from error
 
 
-def _report(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises ValueError where a value is of another kind than a grid file may have."""
-    for name, kind in _REPORT.items():
-        if name in table:
-            kind.validate_python(table[name])
-    return dict(table)
-
-
 def known_entries(folder: Path) -> dict[str, Entry]:
     """The entries by name; none where there is no grid.json or a damaged one. Raises CheckpointError, see `read`."""
     try:
@@ -183,6 +169,7 @@ def known_entries(folder: Path) -> dict[str, Entry]:
 def _write(folder: Path, manifest: Manifest) -> None:
     content = {"format": FORMAT, **vars(manifest), "cells": [_to_json(entry) for entry in manifest.entries]}
     del content["entries"]
+    content["report"] = {name: value for name, value in vars(manifest.report).items() if value}
     write_json(folder / NAME, content)
 
 

@@ -120,9 +120,14 @@ class Published:
     curves: tuple[Curve, ...]
     scalars: tuple[Scalar, ...]
 
+    @property
+    def entries(self) -> dict[str, PrintedEntry]:
+        """What the papers print, by id."""
+        return {entry.id: entry for entry in (*self.tables, *self.curves, *self.scalars)}
+
     def find(self, kind: type[_One], name: str) -> _One:
         """The entry of that kind and id. Raises ConfigError where there is none."""
-        entries = (*self.papers, *self.systems, *self.tables, *self.curves, *self.scalars)
+        entries = (*self.papers, *self.systems, *self.entries.values())
         by_id = {entry.id: entry for entry in entries if isinstance(entry, kind)}
         if name not in by_id:
             raise ConfigError(

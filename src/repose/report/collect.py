@@ -245,15 +245,15 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
     runs = names_apart(systems_apart(once(named, problems)))
     problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
-    hints = [grid.report for _, grid in grids]
-    before = NamesBefore([*named[_first_with_baseline(hints, read)], *named], runs)
-    found, twins = find_baseline(baseline, hints, runs, before, problems)
+    baselines = [grid.report.baseline for _, grid in grids]
+    before = NamesBefore([*named[_first_with_baseline(baselines, read)], *named], runs)
+    found, twins = find_baseline(baseline, baselines, runs, before, problems)
     return RunSet(
         title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
         runs=tuple(runs),
         baseline=found,
         twins=twins,
-        published=tuple(dict.fromkeys(str(name) for hint in hints for name in hint.get("published", ()))),
+        published=tuple(dict.fromkeys(name for _, grid in grids for name in grid.report.published)),
         sentences=_sentences(grids, runs),
         missing=tuple(_as_named(*cell, runs) for cell in missing),
         problems=tuple(dict.fromkeys(problems)),
@@ -289,11 +289,11 @@ def _others(folders: Iterable[Path], runs: Iterable[ReportRun]) -> list[Path]:
     return [folder for folder in folders if folder.resolve() not in known]
 
 
-def _first_with_baseline(hints: Sequence[Mapping[str, Any]], read: Sequence[Sequence[ReportRun]]) -> slice:
+def _first_with_baseline(baselines: Sequence[str | None], read: Sequence[Sequence[ReportRun]]) -> slice:
     """Where the runs of the first grid that names a baseline stand among those of all grids."""
     start = 0
-    for hint, runs in zip(hints, read, strict=True):
-        if hint.get("baseline"):
+    for named, runs in zip(baselines, read, strict=True):
+        if named:
             return slice(start, start + len(runs))
         start += len(runs)
     return slice(0)
@@ -352,11 +352,11 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
     """Lines by corpus; a plain list is of every corpus of its grid."""
     found: dict[str, dict[int, None]] = {}
     for folder, grid in grids:
-        wanted = grid.report.get("sentences") or {}
+        wanted = grid.report.sentences
         for run in runs:
             if run.folder.is_relative_to(folder):
                 label = run.labels.get(CORPUS) or corpus_name(run.experiment.corpus)
-                lines = wanted.get(label, ()) if isinstance(wanted, dict) else wanted
+                lines = wanted.get(label, ()) if isinstance(wanted, Mapping) else wanted
                 found.setdefault(run.corpus, {}).update(dict.fromkeys(lines))
     return {corpus: tuple(lines) for corpus, lines in found.items() if lines}
 

@@ -291,7 +291,7 @@ class NamesBefore:
 
 def find_baseline(
     requested: str | None,
-    hints: Sequence[Mapping[str, Any]],
+    baselines: Sequence[str | None],
     runs: Sequence["ReportRun"],
     before: NamesBefore,
     problems: list[str],
@@ -307,7 +307,7 @@ def find_baseline(
         if not found:
             raise ConfigError(unknown("system", requested, groups))
         return found[0], {}
-    named = next((str(hint["baseline"]) for hint in hints if hint.get("baseline")), None)
+    named = next(filter(None, baselines), None)
     if named is None or named in groups:
         return named, {}
     if found := before.groups(named):

@@ -36,8 +36,7 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     if not runs.runs:
         return (), ()
     comparison = BesidePapers(runs=runs, published=published, requested=bool(runs.published))
-    listed: list[PrintedEntry] = [*published.tables, *published.curves, *published.scalars]
-    entries = {entry.id: entry for entry in listed}
+    entries = published.entries
     problems = [
         f"published: {unknown('entry', name, list(entries))}." for name in runs.published if name not in entries
     ]
