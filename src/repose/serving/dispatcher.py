@@ -185,7 +185,7 @@ class Dispatcher:
         limit = self._batching.queue_tokens(self._num_workers)
         if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
             raise busy(self.seconds_to_wait())
-        self._metrics.truncated += num_cut
+        self._metrics.truncated.inc(num_cut)
         loop = asyncio.get_running_loop()
         request = _Request(loop.create_future(), [None] * len(sentences), len(sentences))
         now = time.monotonic()
@@ -201,7 +201,7 @@ class Dispatcher:
         finally:
             dropped = sum(self._drop(job) for job in jobs) if request.left else 0
             if dropped and request.future.cancelled():
-                self._metrics.cancelled += dropped
+                self._metrics.cancelled.inc(dropped)
 
     @contextlib.contextmanager
     def promised(self, tokens: int) -> Iterator[Callable[[int], None]]:
@@ -248,7 +248,7 @@ class Dispatcher:
         else:
             queue.jobs[id(job)] = job
         self._queue_tokens += job.num_tokens
-        self._metrics.queue_tokens += job.num_tokens
+        self._metrics.queue_tokens.inc(job.num_tokens)
 
     def _drop(self, job: _Job) -> bool:
         """Whether it was in the queue."""
@@ -258,7 +258,7 @@ class Dispatcher:
         if not queue.jobs:
             del self._queues[job.how]
         self._queue_tokens -= job.num_tokens
-        self._metrics.queue_tokens -= job.num_tokens
+        self._metrics.queue_tokens.dec(job.num_tokens)
         self._say_if_empty()
         return True
 
@@ -332,7 +332,7 @@ class Dispatcher:
                 continue
             self._workers.add(worker)
             self._failures = 0
-            self._metrics.workers += 1
+            self._metrics.workers.inc()
             self._say("worker_ready", pid=worker.pid, engines=worker.engines)
             if self._first is not None and not self._first.done():
                 self._first.set_result(None)
@@ -341,11 +341,11 @@ class Dispatcher:
                 await self._use(worker)
             finally:
                 self._workers.discard(worker)
-                self._metrics.workers -= 1
+                self._metrics.workers.dec()
                 self._ending.add(worker)
                 await worker.end()
                 self._ending.discard(worker)
-            self._metrics.restarts += 1
+            self._metrics.restarts.inc()
             self._say("worker_died", pid=worker.pid)
             pause = 0.1 if time.monotonic() - began > 10.0 else min(_LONGEST_PAUSE, 2 * pause)
             await asyncio.sleep(pause if pause > 0.2 else 0.0)
@@ -433,9 +433,9 @@ class Dispatcher:
         metrics, tokens = self._metrics, [answer.num_src_tokens for answer in answers]
         metrics.batch_rows.observe(len(answers))
         metrics.padded_share.observe(1.0 - sum(tokens) / max(1, len(tokens) * max(tokens)))
-        metrics.tokens["source"] += sum(tokens)
-        metrics.tokens["target"] += sum(answer.num_tokens for answer in answers)
-        metrics.truncated += sum(answer.truncated for answer in answers)
+        metrics.tokens.labels("source").inc(sum(tokens))
+        metrics.tokens.labels("target").inc(sum(answer.num_tokens for answer in answers))
+        metrics.truncated.inc(sum(answer.truncated for answer in answers))
 
     def _say_if_empty(self) -> None:
         if not self._in_work and not self._queue_tokens and not self._requests:

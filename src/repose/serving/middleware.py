@@ -94,7 +94,7 @@ class Outermost:
                 message = {**message, "headers": [*message.get("headers", []), *self._headers(endpoint, identity)]}
             await send(message)
 
-        self._metrics.in_flight += 1
+        self._metrics.in_flight.inc()
         try:
             if scope["method"] == "OPTIONS":
                 await _respond(answer, 200, b"")
@@ -119,18 +119,18 @@ class Outermost:
             if not status:
                 await _respond(answer, 500, b'{"error":"Internal error"}')
         finally:
-            self._metrics.in_flight -= 1
+            self._metrics.in_flight.dec()
             self.bodies.give_back(state)
             seconds = time.perf_counter() - began
-            self._metrics.requests[endpoint, str(status)] += 1
-            self._metrics.seconds[endpoint].observe(seconds)
+            self._metrics.requests.labels(endpoint, str(status)).inc()
+            self._metrics.seconds.labels(endpoint).observe(seconds)
             about = {"method": scope["method"], "endpoint": endpoint, "status": status}
             if not (endpoint in _WATCHED and status == 200):
                 self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
 
     def refused(self, status: int, text: str) -> None:
         """Counts and tells what was refused before it was a request."""
-        self._metrics.requests[_UNKNOWN, str(status)] += 1
+        self._metrics.requests.labels(_UNKNOWN, str(status)).inc()
         self._log("refused", status=status, text=text)
 
     def _below_prefix(self, path: str) -> str | None:

@@ -266,12 +266,12 @@ class Server:
             dispatcher = self._dispatcher(catalogue)
             await dispatcher.start()
         except Exception as error:  # whatever it was, the log says so
-            self._metrics.reloads["failed"] += 1
+            self._metrics.reloads.labels("failed").inc()
             is_told = isinstance(error, ReposeError)
             self._log("reload_failed", reason=str(error) if is_told else f"{type(error).__name__} at {where(error)}")
             return
         before = self._service.exchange(catalogue, dispatcher)
-        self._metrics.reloads["done"] += 1
+        self._metrics.reloads.labels("done").inc()
         self._log("reloaded")
         retiring = asyncio.create_task(_retire(before))  # a file may take it minutes, and newer models are not to wait
         self._retiring.add(retiring)
