@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from repose.config.experiment import DecodingConfig
-from repose.tasks.decoding_choice import DecodingChoice, DecodingTrial, choose_decoding
+from repose.tasks.decoding_choice import DecodingChoice, DecodingTrial, choose_decoding, searches
 
 GREEDY = DecodingTrial(1, 0.0, 20.0)
 REFERENCE = "The old cat sleeps on the warm stone by the river."
@@ -41,6 +41,7 @@ def test_on_few_sentences_a_lead_says_little() -> None:
     for times, penalty in ((1, 1.0), (100, 0.2)):
         sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
         choice = choose_decoding(Cutting(), sources, references, asked)  # type: ignore[arg-type]
+        assert [trial.beam_size for trial in choice.trials] == searches(asked)
         beams = {trial.length_penalty: trial.bleu for trial in choice.trials if trial.beam_size > 1}
         assert beams[1.0] < beams[0.2]
         assert choice.settings["length_penalty"] == penalty

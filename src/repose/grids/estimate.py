@@ -276,9 +276,7 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
         seconds += epochs // c.bleu_every_epochs * share * per_token[1] * expected
     if experiment.decoding.length_penalty is None:  # the search is chosen on the validation set
         share = min(len(data.text("valid")[0]), decoding_choice.SENTENCES) / len(references)
-        again = not experiment.decoding.no_repeat_ngram_size  # the best of greedy search and of the beam
-        beams = len(decoding_choice.LENGTH_PENALTIES) + again if experiment.decoding.beam_size > 1 else 0
-        seconds += share * ((1 + again) * per_token[1] + beams * per_token[experiment.decoding.beam_size]) * expected
+        seconds += share * expected * sum(per_token[beam] for beam in decoding_choice.searches(experiment.decoding))
     return seconds
 
 

@@ -1,9 +1,8 @@
 """How the cells of a grid stand on disk: finished here or elsewhere, interrupted, at work in another process, or in
 the way of one another. Nothing is believed but run directories."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import lock_holder
 from repose.system.terminal import Say
-
-_READ = ("task", "max_src_tokens", "max_tgt_tokens", "long_pairs", "init_from")
-"""Settings of a training that preparing its corpus may read."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +35,12 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
     """The identity of each cell by name, or why it has none. Every corpus is prepared once, before any cell starts."""
     from repose.runs.run import digests_of
     from repose.tasks.corpus import CorpusData, prepare_corpus
+    from repose.tasks.corpus_files import shaping_settings
 
     prepared: dict[str, CorpusData | ReposeError] = {}
     found: dict[str, Identity | ReposeError] = {}
     for cell in cells:
-        experiment, key = cell.experiment, _data_settings(cell.experiment)
+        experiment, key = cell.experiment, shaping_settings(cell.experiment)
         if key not in prepared:
             whose = f"{cell.labels[CORPUS]}: " if CORPUS in cell.labels else ""
             try:
@@ -77,12 +74,6 @@ def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | Re
             raise ConfigError(
                 f"cells {twin.name} and {cell.name} are the same run, {identity.run_id}: exclude one of them"
             )
-
-
-def _data_settings(experiment: Experiment) -> str:
-    """All settings that preparing a corpus may read."""
-    read = {name: getattr(experiment.training, name) for name in _READ}
-    return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), read], sort_keys=True)
 
 
 def look(

@@ -275,7 +275,7 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
 
 
 def _key(experiment: Experiment) -> str:
-    """Digest of the corpus's bytes and of every setting that shapes the data."""
+    """Digest of the corpus's bytes and of every setting that shapes the data (`corpus_files.shaping_settings`)."""
     corpus, training = experiment.corpus, experiment.training
     files = files_of(corpus)
     tokenizer = asdict(experiment.tokenizer)

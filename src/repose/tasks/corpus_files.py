@@ -1,8 +1,9 @@
 """What a corpus is: its files, its languages, how many pairs it has, and what is wrong with them."""
 
 import contextlib
+import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain, islice, product
 from pathlib import Path
 from typing import NamedTuple
@@ -248,3 +249,10 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     in_common = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
     found = [one for one in check.findings if one.kind not in in_common]
     return replace(check, findings=tuple(found))
+
+
+def shaping_settings(experiment: Experiment) -> str:
+    """Every setting that the key of a prepared corpus may depend on: those that have all in common share it."""
+    read = ("task", "max_src_tokens", "max_tgt_tokens", "long_pairs", "init_from")
+    of_training = {name: getattr(experiment.training, name) for name in read}
+    return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), of_training], sort_keys=True)

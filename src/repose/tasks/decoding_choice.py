@@ -101,6 +101,13 @@ def best_beam(trials: Iterable[DecodingTrial]) -> DecodingTrial | None:
     return highest if highest.bleu - first.bleu > highest.deviation else first
 
 
+def searches(asked: DecodingConfig) -> list[int]:
+    """The beam of each search that `choose_decoding` makes, of every one of its sentences."""
+    beams = [asked.beam_size] * len(LENGTH_PENALTIES) * (asked.beam_size > 1)
+    again = [1, *beams[:1]] * (not asked.no_repeat_ngram_size)
+    return [1, *beams, *again]
+
+
 def choose_decoding(
     translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig
 ) -> DecodingChoice:
