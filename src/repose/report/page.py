@@ -11,7 +11,7 @@ from importlib.resources import files
 from itertools import groupby, pairwise
 from typing import Any
 
-from repose.report.content import Picture, Report, Table, unused
+from repose.report.content import Picture, Report, Table, slug, unused
 from repose.system.errors import MissingExtraError
 from repose.system.terminal import printable
 
@@ -121,7 +121,7 @@ def _anchors(report: Report) -> Callable[[object], str]:
         parts += [(picture, f"picture-{picture.id}") for picture in section.pictures]
         parts += [(comparison, f"sentences-{comparison.id}") for comparison in section.comparisons]
         for part, wanted in parts:
-            names[id(part)] = unused(re.sub(r"\W+", "-", wanted.lower()).strip("-"), names.values())
+            names[id(part)] = unused(slug(wanted), names.values())
     return lambda part: names[id(part)]
 
 

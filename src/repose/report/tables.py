@@ -77,12 +77,12 @@ def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
     return Figure(name, of, unit=unit, digits=digits, exact=True, cost=True)
 
 
-def loss(name: str, of: Of, unit: str, kind: Kind = lambda _run: None) -> Figure:
+def loss(name: str, of: Of, unit: str, kind: Kind) -> Figure:
     """A loss by which systems of one tokenizer are compared."""
     return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True, kind=kind)
 
 
-def accuracy(name: str, of: Of, kind: Kind = lambda _run: None) -> Figure:
+def accuracy(name: str, of: Of, kind: Kind) -> Figure:
     """A share of tokens, in percent."""
     return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True, kind=kind)
 
