@@ -11,7 +11,7 @@ pairs.py, significance.py, significance_of_tasks.py
                             tests between systems: what all share, of translations, and of other tasks
 compare.py                  two systems, from Python
 sentences.py, verdict.py    sentences side by side, and the first sentence of a report
-comparison.py, papers.py    the papers' tables with ours beside theirs
+beside_papers.py, papers.py the papers' tables with ours beside theirs
 pictures.py, share.py       what is drawn (by repose.plots), and `repose plot curves` and `share`
 build.py                    all of it put together
 page.py, write.py           as it is written

@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 from repose.grids.published import Curve, Paper, PrintedEntry, PrintedSystem, PrintedTable, Scalar, load
 from repose.model.architecture import Architecture
 from repose.report import figures
+from repose.report.beside_papers import BesidePapers, printed, size_difference, tokenizer_difference, words
 from repose.report.collect import ReportRun, RunSet
-from repose.report.comparison import BesidePapers, printed, size_difference, tokenizer_difference, words
 from repose.report.content import Cell, Column, Table, slug
 from repose.report.tables import (
     NONE,

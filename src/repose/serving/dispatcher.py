@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from repose.serving.log import where
 from repose.serving.messages import Answer, Batch, How, ModelChangedError, ModelToLoad
@@ -68,15 +68,12 @@ class _Promise:
     left: int
 
 
-@dataclass
-class _Queue:
-    """Sentences that may share a batch, the oldest first."""
-
-    jobs: dict[int, _Job] = field(default_factory=dict)
+class _Queue(OrderedDict[int, _Job]):
+    """Sentences that may share a batch, by their ids, the oldest first."""
 
     @property
     def oldest(self) -> _Job:
-        return next(iter(self.jobs.values()))
+        return next(iter(self.values()))
 
 
 class Dispatcher:
@@ -164,7 +161,7 @@ class Dispatcher:
     def _fail_all(self, error: Exception) -> None:
         """Whatever waits; each request takes its sentences out of the queue."""
         for queue in self._queues.values():
-            for job in queue.jobs.values():
+            for job in queue.values():
                 _fail(job, error)
 
     # What requests ask
@@ -243,19 +240,18 @@ class Dispatcher:
 
     def _put(self, job: _Job, *, first: bool = False) -> None:
         queue = self._queues.setdefault(job.how, _Queue())
+        queue[id(job)] = job
         if first:
-            queue.jobs = {id(job): job, **queue.jobs}
-        else:
-            queue.jobs[id(job)] = job
+            queue.move_to_end(id(job), last=False)
         self._queue_tokens += job.num_tokens
         self._metrics.queue_tokens.inc(job.num_tokens)
 
     def _drop(self, job: _Job) -> bool:
         """Whether it was in the queue."""
         queue = self._queues.get(job.how)
-        if queue is None or queue.jobs.pop(id(job), None) is None:
+        if queue is None or queue.pop(id(job), None) is None:
             return False
-        if not queue.jobs:
+        if not queue:
             del self._queues[job.how]
         self._queue_tokens -= job.num_tokens
         self._metrics.queue_tokens.dec(job.num_tokens)
@@ -282,7 +278,7 @@ class Dispatcher:
     def _seconds_worth_waiting(self) -> float:
         """Clients that have just been answered are about to ask again: until then, or for a worker's share of all that
         there was to do of late."""
-        waiting = sum(len(queue.jobs) for queue in self._queues.values())
+        waiting = sum(map(len, self._queues.values()))
         self._of_late = max(waiting + self._in_work, self._of_late)
         share = min(self._of_late / self._num_workers, self._batching.max_batch_rows)
         return 0.0 if waiting >= share else self._wait_until - time.monotonic()
@@ -294,8 +290,8 @@ class Dispatcher:
         batch = [oldest]
         if not oldest.attempts:
             sharing = 1 + sum(not idle.done() for idle in self._idle)
-            rows = min(self._batching.max_batch_rows, math.ceil(len(queue.jobs) / sharing))
-            others = [job for _, job in zip(range(_MOST_CONSIDERED), queue.jobs.values(), strict=False)][1:]
+            rows = min(self._batching.max_batch_rows, math.ceil(len(queue) / sharing))
+            others = [job for _, job in zip(range(_MOST_CONSIDERED), queue.values(), strict=False)][1:]
             others = [job for job in others if not job.attempts]
             others.sort(key=lambda job: abs(job.num_tokens - oldest.num_tokens))
             longest = oldest.num_tokens
