@@ -147,7 +147,7 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
     made = ((sentence(SRC_VOCAB_SIZE), sentence(TGT_VOCAB_SIZE)) for _ in range(pairs))
     tokenizers = RandomIds(SRC_VOCAB_SIZE), RandomIds(TGT_VOCAB_SIZE)
     limits = {"max_src_tokens": longest, "max_tgt_tokens": longest, "long_pairs": "drop"}
-    prepare(made, *tokenizers, folder, **limits, workers=0)
+    prepare(made, *tokenizers, folder, **limits, workers=1)
     return PairDataset.open(folder)
 
 

@@ -144,7 +144,7 @@ def _from_text(pairs: Iterable[Pair], folder: Path) -> Path:
 
 def _prepare(pairs: Sequence[Pair], encoders: tuple[TextEncoder, TextEncoder], folder: Path) -> Path:
     limits = {"max_src_tokens": MAX_TOKENS, "max_tgt_tokens": MAX_TOKENS, "long_pairs": "truncate"}
-    prepare(pairs, *encoders, folder / "prepared", **limits, workers=0)
+    prepare(pairs, *encoders, folder / "prepared", **limits, workers=1)
     return folder / "prepared"
 
 

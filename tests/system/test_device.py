@@ -20,7 +20,6 @@ def test_an_index_may_have_zeros_before_it() -> None:
 def test_numbers_of_workers() -> None:
     for number in (1, available_cores(), 64):
         check_workers(number)
-    check_workers(0, least=0)
     for number in (-1, 0, 99_999):
         with pytest.raises(ConfigError, match=f"workers = {number}, but it should be from 1 to"):
             check_workers(number)

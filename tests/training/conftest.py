@@ -112,5 +112,5 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         tokenizers.append(Tokenizer.train(lines, kind="wordlevel", vocab_size=20))
         tokenizers[-1].save(folder / f"{side}.json")
     for name, part in (("train", pairs[:37]), ("valid", pairs[37:])):
-        prepare(part, *tokenizers, folder / name, max_src_tokens=32, max_tgt_tokens=32, long_pairs="drop", workers=0)
+        prepare(part, *tokenizers, folder / name, max_src_tokens=32, max_tgt_tokens=32, long_pairs="drop", workers=1)
     return Lab(folder / "train", folder / "valid", folder / "src.json", folder / "tgt.json")

@@ -202,7 +202,7 @@ def prepare(
     synthetic: Synthetic = None,
     overrides: Overrides = None,
     out: Annotated[Path | None, Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
-    workers: Annotated[int | None, Option(help="Number of tokenising processes (default: one per core).")] = None,
+    workers: Annotated[int | None, Option(help="Number of tokenising threads (default: one per core).")] = None,
 ) -> None:
     """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
     from repose.runs.arguments import loaded_experiment

@@ -1,9 +1,6 @@
 """Tokenise sentence pairs into a folder of token ids (`repose.data.dataset`), once, in constant memory."""
 
-import contextlib
 import hashlib
-import pickle
-import queue
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +19,6 @@ from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
 from repose.system.device import check_workers
 from repose.system.errors import DataError
-from repose.system.helper import close_pipes, open_pipes, start_helper
 from repose.system.token_ids import UNK
 
 _CHUNK = 4096  # pairs tokenised together
@@ -30,8 +26,7 @@ _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
 
 
 class TextEncoder(Protocol):
-    """What is needed of a tokenizer (`tokenizer.Tokenizer`); where workers are used it must be picklable, and its class
-    importable."""
+    """What is needed of a tokenizer (`tokenizer.Tokenizer`); several threads use one at once."""
 
     @property
     def vocab_size(self) -> int:
@@ -57,8 +52,8 @@ def prepare(
     Stored are the first `max_src_tokens` tokens of a source [START … END], so that a long source loses END, and the
     first `max_tgt_tokens` + 1 of a target (decoder input and labels then have `max_tgt_tokens`), as in the TensorFlow
     tutorial and the papers; with `long_pairs="drop"` pairs that would have to be cut are left out. Pairs of which a
-    side has no tokens are left out too. `workers` processes tokenise (0: this one); their number does not change the
-    result. Memory is constant in the number of pairs.
+    side has no tokens are left out too. `workers` threads tokenise; their number does not change the result. Memory is
+    constant in the number of pairs.
 
     The folder appears under its name when it is complete; one process at a time may prepare it.
 
@@ -68,7 +63,7 @@ def prepare(
     assert long_pairs in ("drop", "truncate")
     assert max_src_tokens >= 2, "START and END"
     assert max_tgt_tokens >= 1, "END"
-    check_workers(workers, least=0)
+    check_workers(workers)
     settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
     types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
@@ -184,87 +179,15 @@ def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
 def encode_all(
     chunks: Iterable[Sequence[Pair]], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
 ) -> Iterator[EncodedPairs]:
-    """Each chunk encoded, in order, by `workers` processes (0: this one), which hold at most two chunks each."""
-    iterator = iter(chunks)
-    first = list(islice(iterator, 2))
-    chunks = chain(first, iterator)
-    if workers == 0 or len(first) < 2:  # starting a process costs more than a single chunk
-        for chunk in chunks:
-            yield encode(chunk, tokenizers, settings)
-        return
-    idle = queue.SimpleQueue[_Helper]()
+    """Each chunk encoded, in order, by `workers` threads, which hold at most two chunks each: tokenizers let others go
+    on while they work."""
     pending: deque[Future[EncodedPairs]] = deque()
-
-    def by_one(chunk: Sequence[Pair]) -> EncodedPairs:
-        helper = idle.get()
-        try:
-            return helper(chunk)
-        finally:
-            idle.put(helper)
-
     with ExitStack() as ending:
         threads = ThreadPoolExecutor(workers)
         ending.callback(threads.shutdown, cancel_futures=True)
-        for _ in range(workers):
-            idle.put(helper := _Helper(tokenizers, settings))
-            ending.callback(helper.close)  # before the threads, which wait for it
         for chunk in chunks:
-            pending.append(threads.submit(by_one, chunk))
+            pending.append(threads.submit(encode, chunk, tokenizers, settings))
             if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
-
-
-class _Helper:
-    """A process that tokenises chunks for this one (`repose.system.helper`), for one thread at a time."""
-
-    def __init__(self, tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings) -> None:
-        """Raises DataError where the system starts no more processes."""
-        self._first: tuple[object, ...] = ((tokenizers, settings),)
-        try:
-            self._process = start_helper(__name__, TOKENIZERS_PARALLELISM="false")  # the processes are the parallelism
-        except OSError as error:
-            raise DataError(
-                f"a tokenising process could not be started ({error.strerror}): prepare the corpus with fewer workers"
-            ) from error
-
-    def __call__(self, pairs: Sequence[Pair]) -> EncodedPairs:
-        """A chunk encoded. Raises DataError where the process has died, and what `encode` raises."""
-        sink, source = self._process.stdin, self._process.stdout
-        assert sink is not None
-        assert source is not None
-        try:
-            for message in (*self._first, pairs):
-                pickle.dump(message, sink)
-            sink.flush()
-            self._first = ()
-            answer: EncodedPairs | Exception = pickle.load(source)
-        except (OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            raise DataError(
-                "a tokenising process died (out of memory?): prepare the corpus with fewer workers"
-            ) from error
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def close(self) -> None:
-        """End the process."""
-        self._process.kill()
-        self._process.wait()
-        close_pipes(self._process)
-
-
-def main() -> None:
-    """The main function of a helper: encodes chunks until its input ends."""
-    source, sink = open_pipes()
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        tokenizers, settings = pickle.load(source)
-        while True:
-            pairs = pickle.load(source)
-            try:
-                answer: EncodedPairs | Exception = encode(pairs, tokenizers, settings)
-            except Exception as error:
-                answer = error
-            pickle.dump(answer, sink)
-            sink.flush()

@@ -10,7 +10,7 @@ Four kinds, each trained here from lines of text:
 Text never yields [PAD], [START] or [END], whatever it contains: a literal "[END]" is cut up like any other word.
 
 Importing this module sets TOKENIZERS_PARALLELISM=false unless the variable is set already: the library's threads do not
-survive a fork (its versions before 0.22 print a warning then). A large corpus is encoded by several processes.
+survive a fork (its versions before 0.22 print a warning then). A large corpus is encoded by several of ours.
 """
 
 import hashlib

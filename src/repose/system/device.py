@@ -113,13 +113,13 @@ def memory_bytes() -> int | None:
     return min(memory, granted_bytes() or memory)
 
 
-def check_workers(number: int, least: int = 1) -> None:
+def check_workers(number: int) -> None:
     """Raises ConfigError for a number of processes that this machine cannot be meant to run."""
     if not is_whole(number):
         raise ConfigError(f"workers = {number!r}, but it should be a whole number of processes")
     most = max(64, 4 * available_cores())
-    if not least <= number <= most:
-        raise ConfigError(f"workers = {number}, but it should be from {least} to {most} on this machine")
+    if not 1 <= number <= most:
+        raise ConfigError(f"workers = {number}, but it should be from 1 to {most} on this machine")
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class Task(TrainingTask):
 
     @abstractmethod
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
-        """Fill a prepared folder (`repose.tasks.corpus`) by so many processes; yields sentences that report on it.
+        """Fill a prepared folder (`repose.tasks.corpus`) by so many threads; yields sentences that report on it.
 
         Raises DataError and ConfigError for a corpus or settings that cannot be used.
         """

@@ -165,7 +165,7 @@ def kept_corpus(key: str) -> CorpusData | None:
 def prepare_corpus(
     experiment: Experiment, *, folder: Path | None = None, workers: int = 1, say: Say = lambda _: None
 ) -> CorpusData:
-    """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` processes tokenise.
+    """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` threads tokenise.
 
     What lies in the cache stays there as long as the result lives (`repose.tasks.cache`).
 
