@@ -25,7 +25,7 @@ from repose.system.errors import ConfigError, DataError, WriteError
 from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
-from repose.tasks.corpus import CorpusData, prepare_corpus, text_of
+from repose.tasks.corpus import CorpusData, prepare_corpus, published_text
 from repose.tasks.corpus_files import direction_of, files_of, reader_of
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
@@ -538,10 +538,10 @@ def test_further_published_sets_can_be_measured_on(monkeypatch: pytest.MonkeyPat
     experiment = Experiment(
         corpus=CorpusConfig(name="multi30k", src_lang="de", tgt_lang="en"), tokenizer=TokenizerConfig(kind="wordlevel")
     )
-    assert text_of(experiment, "test_2017_flickr") == (["test_2017_flickr de"], ["test_2017_flickr en"])
-    assert text_of(experiment, "test") == (["test_2016_flickr de"], ["test_2016_flickr en"])
+    assert published_text(experiment.corpus, "test_2017_flickr") == (["test_2017_flickr de"], ["test_2017_flickr en"])
+    assert prepare_corpus(experiment).text("test") == (["test_2016_flickr de"], ["test_2016_flickr en"])
     with pytest.raises(DataError, match=r"no test_2019 set: choose one of train, valid, test, .*test_2017_mscoco"):
-        text_of(experiment, "test_2019")
+        published_text(experiment.corpus, "test_2019")
 
 
 def test_a_twentieth_is_held_out_and_no_more_than_enough() -> None:

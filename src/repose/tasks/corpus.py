@@ -330,14 +330,9 @@ def _digest(path: Path) -> str:
 # Texts
 
 
-def text_of(experiment: Experiment, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a set: of the prepared corpus, or another published one, such as test_2017_flickr.
-
-    Raises DataError where there is none such.
-    """
-    corpus = experiment.corpus
-    if split in SPLITS or corpus.name in (None, PHRASEBOOK):
-        return prepare_corpus(experiment).text(split)
+def published_text(corpus: CorpusConfig, split: str) -> tuple[list[str], list[str]]:
+    """Sources and references of a further set of a published corpus, such as test_2017_flickr. Raises DataError where
+    there is none such."""
     paths = [corpora.locate(str(corpus.name)) / f"{split}.{language}" for language in languages_of(corpus)]
     if not all(path.exists() for path in paths):
         known = [one.name for one in corpora.describe(str(corpus.name)).splits if one.name not in SPLITS]

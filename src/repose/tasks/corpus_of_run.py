@@ -18,7 +18,7 @@ from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import CheckpointError, DataError, WriteError
 from repose.system.files import read_file, write_file, writing
-from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, text_of
+from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, published_text
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
 TRAINED_ON_SHARE = 0.05
@@ -113,7 +113,8 @@ def _same_sets(data: CorpusData, config: RunConfig, split: str) -> bool:
 
 
 def text_of_run(run: RunFolder, split: str) -> tuple[list[str], list[str]]:
-    """`text_of` a run's experiment, its own sets as they were in its training. Raises what `corpus_of` raises."""
-    experiment = run.config().experiment
-    is_own = split in SPLITS or experiment.corpus.name in (None, PHRASEBOOK)
-    return corpus_of(run, split).text(split) if is_own else text_of(experiment, split)
+    """Sources and references of a set: the run's own as in its training, or another of its published corpus. Raises
+    what `corpus_of` and `published_text` raise."""
+    corpus = run.config().experiment.corpus
+    is_own = split in SPLITS or corpus.name in (None, PHRASEBOOK)
+    return corpus_of(run, split).text(split) if is_own else published_text(corpus, split)
