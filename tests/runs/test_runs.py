@@ -426,9 +426,9 @@ def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[st
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     folder = RunFolder(tmp_path / "run")
     config = folder.config()
-    rewrite(folder, replace(config, data="0" * 16))
     again = small(corpus, "training.epochs=1")
-    with pytest.raises(CheckpointError, match="another test set"):  # nothing says which test set it had
+    rewrite(folder, replace(config, data="0" * 16, test="of another test set"))
+    with pytest.raises(CheckpointError, match="another test set"):
         run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
     rewrite(folder, replace(config, data="0" * 16, test="of this test set"))
     with pytest.MonkeyPatch.context() as patched:

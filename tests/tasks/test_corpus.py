@@ -736,4 +736,4 @@ def test_a_corpus_is_checked_anew_for_other_languages(tmp_path: Path, monkeypatc
         data = prepared({"train": (str(tmp_path / "c.tsv"),), **languages})
         found.append((data.folder, {one.kind for one in data.check.findings} & {Kind.SWAPPED}))
     assert [kinds for _, kinds in found] == [set(), {Kind.SWAPPED}, set()]
-    assert len({folder for folder, _ in found}) == 1
+    assert len({folder for folder, _ in found}) == 3

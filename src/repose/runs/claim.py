@@ -50,7 +50,7 @@ def claim(
         theirs = run.config()
         if theirs.run_id != identity:
             raise CheckpointError(_holds_another(folder, theirs, experiment, identity, digests))
-        same_test = theirs.data == data.folder.name or (theirs.test is not None and theirs.test == data.test_digest)
+        same_test = theirs.data == data.folder.name or theirs.test == data.test_digest
         if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "

@@ -71,6 +71,9 @@ from repose.tasks.registry import get_task
 CHECK, REPORT = "check.json", "report.json"
 _LOCK = ".lock"
 """Held while a folder that a user named is made."""
+_VERSION = 1
+"""Of the keys of prepared folders: raise it where the same files and settings come to make other data."""
+_READY = ("src_file", "tgt_file")
 _SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
@@ -82,8 +85,6 @@ class CorpusData:
     folder: Path
     report: tuple[str, ...] = ()
     """How it was prepared, in sentences for people."""
-    checked: CorpusCheck | None = None
-    """What a look at the files found, where the one in the folder was told other languages."""
 
     def tokenizer_path(self, side: str) -> Path:
         """The tokenizer of "src" or "tgt"."""
@@ -92,8 +93,6 @@ class CorpusData:
     @property
     def check(self) -> CorpusCheck:
         """What a look at the files found; nothing where there was none, as for tasks without pairs."""
-        if self.checked is not None:
-            return self.checked
         try:
             content = json.loads((self.folder / CHECK).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -186,7 +185,6 @@ def prepare_corpus(
         finally:
             if folder is not None:
                 remove_held(lock)
-        data = replace(data, checked=_checked_anew(experiment.corpus, data))
         if folder is None:
             share_lock(using_lock(place), data)
     for sentence in (*data.report, *advice.summary(data.check)):
@@ -224,23 +222,11 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int, *, in_c
         raise
     (folder / CHECK).unlink(missing_ok=True)
     if TASK_SETTINGS[experiment.training.task].translates:
-        languages = list(languages_of(experiment.corpus))  # that the check was made with
-        write_json(folder / CHECK, {**check_files(experiment.corpus).to_json(), "languages": languages})
+        write_json(folder / CHECK, check_files(experiment.corpus).to_json())
     corpus = experiment.corpus
     of = corpus.name or ", ".join(Path(path).name for path in corpus.train)  # for `repose cache`
     write_json(folder / REPORT, sealed({"key": key, "of": of, "report": report, "crc32": checksums(folder)}))
     return CorpusData(folder, tuple(report))
-
-
-def _checked_anew(corpus: CorpusConfig, data: CorpusData) -> CorpusCheck | None:
-    """What is wrong with the files by their languages as they are named now; None where the check of the folder, which
-    may have been made for another training, was told the same."""
-    try:
-        content = json.loads((data.folder / CHECK).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    languages = list(languages_of(corpus))
-    return None if content.get("languages") == languages else check_files(corpus)
 
 
 _TEXT = re.compile(r"(train|valid|test|also\d+|synthetic)\.(src|tgt)")
@@ -276,46 +262,22 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
 
 def _key(experiment: Experiment) -> str:
     """Digest of the corpus's bytes and of every setting that shapes the data (`corpus_files.shaping_settings`)."""
-    corpus, training = experiment.corpus, experiment.training
-    files = files_of(corpus)
-    tokenizer = asdict(experiment.tokenizer)
-    # What is at its default is left out, so that folders made before the setting was added keep their keys.
-    for name in ("src_file", "tgt_file"):
-        if tokenizer[name] is not None:
-            tokenizer[name] = _digest(Path(tokenizer[name]))
-    if not tokenizer["single_digits"]:
-        del tokenizer["single_digits"]
-    settings: dict[str, Any] = {
-        "corpus": {split: [_digest(path) for path in paths] for split, paths in files.items()}
-        or f"{corpus.name} {phrasebook.digest()}",
+    corpus, training, tokenizer = experiment.corpus, experiment.training, experiment.tokenizer
+    parts = parts_of(corpus)
+    files = {**files_of(corpus), **{part.name: part.files for part in parts}}
+    ready = {name: path and _digest(Path(path)) for name, path in asdict(tokenizer).items() if name in _READY}
+    settings = {
+        "version": _VERSION,
+        "files": {name: [[kind_of(path), _digest(path)] for path in paths] for name, paths in files.items()},
+        "phrasebook": phrasebook.digest() if corpus.name == PHRASEBOOK else None,
         "fields": [corpus.src_field, corpus.tgt_field],
-        "held_out": [corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
-        "tokenizer": tokenizer,
+        "languages": languages_of(corpus),  # by which columns and texts of a memory are found, and lines are checked
+        "splits": [corpus.splits, corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
+        "tags": [corpus.tag, *(part.tag for part in parts)],
+        "tokenizer": {**asdict(tokenizer), **ready},
         "limits": [training.max_src_tokens, training.max_tgt_tokens, training.long_pairs],
+        "task": training.task,
     }
-    if corpus.splits != "given":
-        settings["splits"] = corpus.splits
-    if parts := parts_of(corpus):
-        settings["also"] = [[[_digest(path) for path in part.files], part.tag] for part in parts]
-    all_files = {**files, **{part.name: part.files for part in parts}}
-    every = chain.from_iterable(all_files.values())
-    kinds = {name: kind_of(paths[0]) for name, paths in all_files.items() if len(paths) == 1}
-    if tables := {name: kind for name, kind in kinds.items() if kind in ("csv", "tsv")}:
-        settings["tables"] = tables  # the same bytes have other pairs in each; and first lines were pairs once
-    if turned := [name for name in tables if reader_of(corpus, all_files[name], name).is_turned]:
-        settings["turned"] = turned  # since the corpus is from the second column's language to the first one's
-    if any(kind_of(path) == "tmx" for path in every):
-        settings["languages"] = languages_of(corpus)  # by which its two sides are found
-    if corpus.synthetic:
-        settings["synthetic"] = True  # the last of them: not a further corpus with its tag
-    if _holds_out_test_alone(corpus) and "valid" in files and "test" not in files:
-        settings["test"] = "held out, apart from the validation set"
-    if files and corpus.splits == "given" and "valid" not in files and "test" in files:
-        settings["valid"] = "held out, apart from the test set"
-    if corpus.tag is not None:
-        settings["tag"] = corpus.tag
-    if training.task != "translation":
-        settings["task"] = training.task
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
