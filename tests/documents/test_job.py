@@ -196,7 +196,7 @@ def test_no_language_is_told_where_the_identifier_has_no_room(monkeypatch: pytes
     def unpack(*_: object) -> bool:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("repose.data.input_warning.is_in", unpack)
+    monkeypatch.setattr("repose.data.input_warning.other_language", unpack)
     assert input_warning([ENGLISH], ["Latin"], "pt") is None
 
 

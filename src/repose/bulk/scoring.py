@@ -13,7 +13,7 @@ from enum import StrEnum
 from repose.bulk.inputs import Failure, Record
 from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
-from repose.data import language
+from repose.data.language import other_language
 from repose.data.scripts import unseen_script
 from repose.data.tags import direction
 from repose.decoding.lengths import lengths_of
@@ -99,7 +99,7 @@ class PairScorer:
             if seen and unseen_script(text, seen) is not None:
                 return PairProblem.SCRIPT
         for text, code in zip((src, tgt), self._languages, strict=True):
-            if _is_in_another(text, code):
+            if len(text) >= CERTAIN_CHARACTERS and other_language(text, code, CERTAIN) is not None:
                 return PairProblem.LANGUAGE
         return None
 
@@ -110,13 +110,6 @@ def _is_copy(src: str, tgt: str) -> bool:
     words = tgt.casefold().split()
     there = set(src.casefold().split())
     return len(words) >= COPIED_WORDS and sum(word in there for word in words) >= COPIED_SHARE * len(words)
-
-
-def _is_in_another(text: str, code: str) -> bool:
-    if len(text) < CERTAIN_CHARACTERS or (base := language.base_code(code)) not in language.known_languages():
-        return False
-    found, probability = language.identify(text)
-    return found != base and probability >= CERTAIN
 
 
 def _cross_entropies(

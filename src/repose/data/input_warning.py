@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
 
-from repose.data.language import UNKNOWN, base_code, identify, is_in, known_languages
+from repose.data.language import UNKNOWN, other_language
 from repose.data.scripts import has_letters, unseen_script
 from repose.data.tags import direction
 
@@ -91,14 +91,8 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
         return InputWarning(Unlike.SCRIPT, script, tuple(scripts))
     if language == UNKNOWN or sum(map(str.isalpha, text)) < FEWEST_LETTERS or find_spec("py3langid") is None:
         return None
-    base = base_code(language)
     try:
-        if is_in(text, base):
-            return None
-        found, probability = identify(text)
-    except OSError:  # it unpacks itself where temporary files lie: a full disk is no reason not to translate
+        found = other_language(text, language, LEAST_PROBABILITY)
+    except OSError:  # py3langid unpacks itself where temporary files lie: a full disk is no reason not to translate
         return None
-    # A language that it does not know it would always take for another.
-    if found == base or probability < LEAST_PROBABILITY or base not in known_languages():
-        return None
-    return InputWarning(Unlike.LANGUAGE, found, (language,))
+    return None if found is None else InputWarning(Unlike.LANGUAGE, found, (language,))

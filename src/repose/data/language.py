@@ -26,9 +26,14 @@ def identify(text: str) -> tuple[str, float]:
     return language, probability
 
 
-def is_in(text: str, language: str) -> bool:
-    """Whether of all languages this is the most probable one: what `identify` says, for less."""
-    return bool(_unnormalised().classify(text)[0] == language)
+def other_language(text: str, language: str, least: float) -> str | None:
+    """The language that a text is in instead of this one, with a probability of at least so much; None where it is in
+    none. A language that cannot be identified would always be taken for another: for it, too, None."""
+    base = base_code(language)
+    if base not in known_languages() or _unnormalised().classify(text)[0] == base:  # which costs less than `identify`
+        return None
+    found, probability = identify(text)
+    return found if probability >= least else None
 
 
 def rank(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
