@@ -4,10 +4,10 @@ import codecs
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from repose.data.lines import order_of_utf_16
-from repose.documents.segment import Placed, Segment
+from repose.documents.segment import Placed, Segment, TextDocument
 from repose.system.errors import DataError
 
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -41,17 +41,6 @@ _OTHER_LABELS = {
 _LOOKED_AT = 2048
 _UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
-
-
-class TextDocument(Protocol):
-    """A document that is text."""
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """What is to be translated."""
-
-    def text(self, placed: Sequence[Placed]) -> str:
-        """The document with these translations."""
 
 
 @dataclass(frozen=True)

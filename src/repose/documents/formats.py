@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from repose.documents.encodings import TextDocument, read_text
+from repose.documents.encodings import read_text
 from repose.documents.epub import EpubDocument
 from repose.documents.html import HtmlDocument
 from repose.documents.opendocument import read_opendocument
 from repose.documents.plain import PlainDocument
 from repose.documents.presentation import read_pptx
-from repose.documents.segment import Document
+from repose.documents.segment import Document, TextDocument
 from repose.documents.subtitles import SubtitleDocument
 from repose.documents.wordprocessing import read_docx
 from repose.system.errors import ConfigError

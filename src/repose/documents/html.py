@@ -23,6 +23,7 @@ from repose.documents.segment import (
     Point,
     Segment,
     Text,
+    TextDocument,
     is_number,
     is_sign,
     paired,
@@ -96,7 +97,7 @@ class _Token(NamedTuple):
         return self.name in BLOCKS or "-" in self.name
 
 
-class HtmlDocument:
+class HtmlDocument(TextDocument):
     """A page, or a piece of one."""
 
     def __init__(self, source: str, *, xhtml: bool = False, others: int = 0) -> None:
@@ -105,7 +106,8 @@ class HtmlDocument:
         self._source = source
         tokens = list(_tokens(source, xhtml, others))
         self.num_nodes = len(tokens)
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """What is shown: paragraphs, titles, cells."""
         self._parts: list[str | int] = []  # slices of the source, and places in the segments
         begun: list[_Token] = []
         for token in _without_opaque(tokens):
@@ -117,18 +119,9 @@ class HtmlDocument:
                 begun.append(token)
         self._end(begun)
 
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """What is shown: paragraphs, titles, cells."""
-        return self._segments
-
     def text(self, placed: Sequence[Placed]) -> str:
         """The page with these translations. Letters are escaped."""
         return "".join(part if isinstance(part, str) else written(placed[part]) for part in self._parts)
-
-    def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The page with these translations, in UTF-8."""
-        return self.text(placed).encode()
 
     def _keep(self, *tokens: _Token) -> None:
         self._parts += [self._source[token.start : token.end] for token in tokens]
@@ -161,8 +154,8 @@ class HtmlDocument:
         self._keep(*tokens[first:low])
         whole = _without_references(tokens, low, high, partners)
         before, made, after = segment(map(self._piece, whole), collapse=True)
-        self._parts += [before, len(self._segments), after]
-        self._segments.append(made)
+        self._parts += [before, len(self.segments), after]
+        self.segments.append(made)
         self._keep(*tokens[high:end])
 
     def _piece(self, token: _Token) -> Piece:

@@ -63,7 +63,8 @@ class OfficeDocument:
         self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """Paragraphs."""
         texts = {name: data for name, data in self._archive.members.items() if xml_format.members.fullmatch(name)}
         if sum(map(len, texts.values())) > limits.member_bytes:
             raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
@@ -77,11 +78,6 @@ class OfficeDocument:
                     self._add(member, element, xml_format.pieces(xml, element))
         if not self._xml:
             raise DataError(f"this is no {xml_format.what}: it holds no text where one has it")
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Paragraphs."""
-        return self._segments
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """The archive with these translations. Raises DataError where the paragraphs would be far larger than before,
@@ -105,7 +101,7 @@ class OfficeDocument:
     def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
         if has_letters(text_of(pieces)):
             before, made, after = segment(pieces, collapse=self._format.collapse)
-            self._segments.append(made)
+            self.segments.append(made)
             self._places.append(_Place(member, paragraph, before, after))
 
 

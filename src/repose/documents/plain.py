@@ -5,44 +5,46 @@ from collections.abc import Iterator, Sequence
 
 from repose.data.scripts import has_letters
 from repose.decoding.parts import is_wide
-from repose.documents.segment import LINE, MOST_NODES, Markup, Placed, Segment, Text, segment, too_many_nodes
+from repose.documents.segment import (
+    LINE,
+    MOST_NODES,
+    Markup,
+    Placed,
+    Segment,
+    Text,
+    TextDocument,
+    segment,
+    too_many_nodes,
+)
 
 _ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")
 """How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
 what they begin with is not translated."""
 
 
-class PlainDocument:
+class PlainDocument(TextDocument):
     """A text. `paragraphs`: lines that follow each other without a blank line are one paragraph, which becomes one
     line; otherwise every line stands alone. Raises DataError for more than `MOST_NODES` of either."""
 
     def __init__(self, text: str, *, paragraphs: bool = False) -> None:
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """Lines or paragraphs."""
         self._parts: list[str | int] = []  # what stays, and places in the segments
         for piece in _paragraphs(text) if paragraphs else LINE.findall(text):
             if has_letters(piece):
-                if len(self._segments) == MOST_NODES:
+                if len(self.segments) == MOST_NODES:
                     raise too_many_nodes()
                 body = piece.rstrip("\r\n")
                 item = found[0] if (found := _ITEM.match(body)) else ""
                 before, made, after = segment([Text(body[len(item) :])], collapse=False)
-                self._parts += [item + before, len(self._segments), after + piece[len(body) :]]
-                self._segments.append(made)
+                self._parts += [item + before, len(self.segments), after + piece[len(body) :]]
+                self.segments.append(made)
             else:
                 self._parts.append(piece)
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Lines or paragraphs."""
-        return self._segments
 
     def text(self, placed: Sequence[Placed]) -> str:
         """The text with these translations."""
         return "".join(part if isinstance(part, str) else letters(placed[part]) for part in self._parts)
-
-    def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The text with these translations, in UTF-8."""
-        return self.text(placed).encode()
 
 
 def letters(placed: Placed) -> str:

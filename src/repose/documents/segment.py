@@ -5,6 +5,7 @@ A segment knows nothing of formats: a mark carries whatever its format writes fo
 
 import re
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -178,6 +179,21 @@ class Document(Protocol):
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """The document with these translations of its segments."""
+
+
+class TextDocument(ABC):
+    """A document that is text."""
+
+    segments: Sequence[Segment]
+    """What is to be translated, in order."""
+
+    @abstractmethod
+    def text(self, placed: Sequence[Placed]) -> str:
+        """The document with these translations."""
+
+    def assemble(self, placed: Sequence[Placed]) -> bytes:
+        """The same in UTF-8."""
+        return self.text(placed).encode()
 
 
 class _Half:

@@ -27,6 +27,7 @@ from repose.documents.segment import (
     Point,
     Segment,
     Text,
+    TextDocument,
     is_sign,
     paired,
     segment,
@@ -52,12 +53,13 @@ _STAYS = frozenset("ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮ
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
 
-class SubtitleDocument:
+class SubtitleDocument(TextDocument):
     """A file of cues. `webvtt`: whether it is WebVTT, which writes letters as HTML does; else SubRip."""
 
     def __init__(self, source: str, *, webvtt: bool) -> None:
         self._webvtt = webvtt
-        self._segments: list[Segment] = []
+        self.segments: list[Segment] = []
+        """Cues, or what each speaker says in them."""
         self._nodes = 0
         self._parts: list[str | tuple[int, int, str]] = []
         """What stays; or a segment's place, its number of lines, and how they end."""
@@ -77,20 +79,11 @@ class SubtitleDocument:
         if "-->" not in source and not webvtt and has_letters(source):
             raise DataError("no cue was found: each has a line such as 00:00:01,000 --> 00:00:02,000")
 
-    @property
-    def segments(self) -> Sequence[Segment]:
-        """Cues, or what each speaker says in them."""
-        return self._segments
-
     def text(self, placed: Sequence[Placed]) -> str:
         """The file with these translations."""
         return "".join(
             part if isinstance(part, str) else self._written(placed[part[0]], part[1], part[2]) for part in self._parts
         )
-
-    def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The file with these translations, in UTF-8."""
-        return self.text(placed).encode()
 
     def _cue(self, lines: Sequence[str]) -> None:
         for turn in _turns(lines):
@@ -105,8 +98,8 @@ class SubtitleDocument:
                 continue
             _, made, _ = segment(pieces, collapse=True)
             end = found[0] if (found := _LINE_END.search(body)) else ""
-            self._parts += [before, (len(self._segments), len(bodies), end), after]
-            self._segments.append(made)
+            self._parts += [before, (len(self.segments), len(bodies), end), after]
+            self.segments.append(made)
 
     def _pieces(self, text: str) -> list[Piece]:
         tokens = [token for token in _MARKUP.split(text) if token]
