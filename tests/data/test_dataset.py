@@ -289,7 +289,7 @@ def test_a_meta_file_of_another_kind_is_refused(build, tmp_path, change, sentenc
     path = tmp_path / "d" / "meta.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change), encoding="utf-8")
     with pytest.raises(DataError, match=sentence):
-        PairDataset.open(tmp_path / "d")
+        assert PairDataset.open(tmp_path / "d").counts
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "{", "\0", "nul"])

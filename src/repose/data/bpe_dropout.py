@@ -213,8 +213,6 @@ class BpeDropout:
         return replace(
             self._stored,
             columns=resampled,
-            src_lengths=resampled.lengths("src"),
-            tgt_lengths=resampled.lengths("tgt") - 1,
             most=(self._limits["src"], self._limits["tgt"] - 1),
         )
 

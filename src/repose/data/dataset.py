@@ -4,17 +4,14 @@
 here. A stored source is [START … END], a stored target likewise; a truncated sentence has lost its end.
 """
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.columns import Columns, damaged
+from repose.data.columns import Prepared, damaged
 from repose.system.terminal import counted
 
 
@@ -69,33 +66,31 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PairDataset:
+class PairDataset(Prepared):
     """The pairs of a prepared folder, by index. Nothing but their lengths is held in memory."""
 
-    columns: Columns
-    counts: PreparedCounts
-    src_lengths: NDArray[np.int32]
-    """(N,): source tokens of each pair, START and END counted."""
-    tgt_lengths: NDArray[np.int32]
-    """(N,): labels (= decoder positions) of each pair, END counted."""
     tags: tuple[int, ...] = ()
     """The ids of the source vocabulary that are tags, where somebody has said so (`repose.data.tags`)."""
     most: tuple[int, int] | None = None
     """Source tokens and labels that no pair has more of, in any epoch; None: as many as the longest here have."""
 
-    @classmethod
-    def open(cls, folder: Path) -> "PairDataset":
-        """Open a folder written by `prepare`; raises `DataError` when it is missing, unfinished or damaged."""
-        columns = Columns.open(folder)
+    @cached_property
+    def counts(self) -> PreparedCounts:
+        """What became of the pairs that were prepared. Raises DataError where the folder does not say it."""
         try:
-            counts = PreparedCounts(**columns.info["counts"])
+            return PreparedCounts(**self.columns.info["counts"])
         except (TypeError, KeyError) as error:
-            raise damaged(folder, "its meta.json cannot be understood") from error
-        return cls(columns, counts, columns.lengths("src"), columns.lengths("tgt") - 1)
+            raise damaged(self.columns.folder, "its meta.json cannot be understood") from error
 
-    def __len__(self) -> int:
-        """Number of pairs."""
-        return self.columns.num_examples
+    @cached_property
+    def src_lengths(self) -> NDArray[np.int32]:
+        """(N,): source tokens of each pair, START and END counted."""
+        return self.columns.lengths("src")
+
+    @cached_property
+    def tgt_lengths(self) -> NDArray[np.int32]:
+        """(N,): labels (= decoder positions) of each pair, END counted."""
+        return self.columns.lengths("tgt") - 1
 
     @cached_property
     def longest_src(self) -> int:
@@ -110,8 +105,3 @@ class PairDataset:
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
         """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""
         return Batch(self.columns.padded("src", indices), *self.columns.shifted("tgt", indices))
-
-
-def content_digest(part_digests: Iterable[str]) -> str:
-    """The digest of pairs, from the hex SHA-256 of each side's ids and of its lengths (int32; of targets: labels)."""
-    return hashlib.sha256(" ".join(part_digests).encode()).hexdigest()

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import ColumnsWriter, id_type, writing_columns
-from repose.data.dataset import PreparedCounts, Settings, content_digest
+from repose.data.dataset import PreparedCounts, Settings
 from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
 from repose.system.device import check_workers
@@ -100,7 +100,7 @@ def _build(
     workers: int,
 ) -> PreparedCounts:
     """Write all columns; what became of the pairs."""
-    content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}
+    content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}  # ids, lengths (of targets: labels)
     read, dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(5))
 
     def watched() -> Iterator[list[Pair]]:
@@ -136,8 +136,8 @@ def _build(
         src_unknown=unknown_tokens["src"],
         tgt_unknown=unknown_tokens["tgt"],
     )
-    digest = content_digest(sha.hexdigest() for side in SIDES for sha in content[side])
-    writer.finish(digest, {"counts": asdict(counts)})
+    parts = " ".join(sha.hexdigest() for side in SIDES for sha in content[side])
+    writer.finish(hashlib.sha256(parts.encode()).hexdigest(), {"counts": asdict(counts)})
     return counts
 
 
