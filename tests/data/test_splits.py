@@ -43,11 +43,10 @@ def test_no_sentence_is_in_two_splits(pairs, num_valid, num_test, seed):
         assert len(set.union(*sides)) == sum(map(len, sides))
     assert (len(splits.valid), len(splits.test)) == (num_valid, num_test)
     assert parts[0]
-    counts = splits.counts
-    assert (counts.train, counts.valid, counts.test) == (len(parts[0]), num_valid, num_test)
-    assert len(pairs) == counts.train + counts.valid + counts.test + counts.duplicates
+    assert (splits.num_train, len(splits.valid), len(splits.test)) == (len(parts[0]), num_valid, num_test)
+    assert len(pairs) == splits.num_train + num_valid + num_test + splits.duplicates
     missing = Counter(pairs) - sum((Counter(part) for part in parts), Counter())
-    assert missing.total() == counts.duplicates
+    assert missing.total() == splits.duplicates
     assert set(missing) <= {*splits.valid, *splits.test}
 
 
@@ -56,7 +55,7 @@ def test_as_many_as_can_be_held_out_and_no_more():
     splits = hold_out(pairs, num_valid=1, num_test=1, seed=0)
     assert {*splits.valid, *splits.test} == {("a", "1"), ("b", "2")}
     assert list(splits.train) == [("c", "3"), ("c", "4"), ("d", "5"), ("e", "5")]
-    assert splits.counts.duplicates == 1
+    assert splits.duplicates == 1
     with pytest.raises(DataError, match=r"3 pairs cannot be held out of 7, since only 2 different ones"):
         hold_out(pairs, num_valid=2, num_test=1, seed=0)
 
@@ -73,7 +72,7 @@ def test_sentences_that_differ_in_case_and_spacing_are_the_same():
     ]
     splits = hold_out(pairs, num_valid=1, num_test=1, seed=3)
     assert sentences([*splits.valid, *splits.test], 1) == {"3", "6"}
-    assert splits.counts.duplicates == 1
+    assert splits.duplicates == 1
 
 
 def test_the_drawn_pairs_depend_on_seed_and_content_alone():
@@ -120,7 +119,7 @@ def test_lists_and_files_give_the_same(tmp_path):
         (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in pairs), encoding="utf-8")
     expected = hold_out(pairs, num_valid=5, num_test=5, seed=0)
     splits = hold_out(PairReader([tmp_path / "a.src", tmp_path / "a.tgt"]), num_valid=5, num_test=5, seed=0)
-    assert (splits.valid, splits.test, splits.counts) == (expected.valid, expected.test, expected.counts)
+    assert (splits.valid, splits.test, splits.num_train) == (expected.valid, expected.test, expected.num_train)
     assert list(splits.train) == list(splits.train) == list(expected.train)
 
 

@@ -16,24 +16,15 @@ from repose.system.terminal import counted
 
 
 @dataclass(frozen=True)
-class SplitCounts:
-    """What became of the pairs of a corpus that was split."""
-
-    train: int
-    valid: int
-    test: int
-    duplicates: int
-    """Repetitions of held-out pairs, left out of every split."""
-
-
-@dataclass(frozen=True)
 class Splits:
     """A corpus in three parts that share no source sentence and no target sentence."""
 
     train: "TrainPairs"
     valid: list[Pair]
     test: list[Pair]
-    counts: SplitCounts
+    num_train: int
+    duplicates: int
+    """Repetitions of held-out pairs, left out of every split."""
 
 
 class TrainPairs:
@@ -80,17 +71,12 @@ def hold_out(
     if len(held_out) < wanted:
         raise DataError("the corpus changed while it was split: start again")
     valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
-    counts = SplitCounts(
-        train=len(src) - len(left_out),
-        valid=num_valid,
-        test=num_test,
-        duplicates=len(left_out) - wanted,
-    )
     return Splits(
         train=TrainPairs(pairs, left_out),
         valid=[held_out[position] for position in valid],
         test=[held_out[position] for position in test],
-        counts=counts,
+        num_train=len(src) - len(left_out),
+        duplicates=len(left_out) - wanted,
     )
 
 

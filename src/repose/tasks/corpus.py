@@ -416,13 +416,13 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
         seed=corpus.split_seed,
         apart_from=TextPairs(folder, "valid") if has_valid else TextPairs(folder, "test") if has_test else (),
     )
-    counts = result.counts
-    for split, number in (("train", counts.train), ("valid", counts.valid), ("test", counts.test)):
-        if number:
-            write_pairs(folder, split, getattr(result, split))
-    taken = f"{counts.valid:,} validation and {counted(counts.test, 'test pair')}"
-    return f"held out: {taken}, {counts.train:,} left to train on" + (
-        f", {counted(counts.duplicates, 'repeated pair')} dropped" if counts.duplicates else ""
+    write_pairs(folder, "train", result.train)
+    for split, held_out in (("valid", result.valid), ("test", result.test)):
+        if held_out:
+            write_pairs(folder, split, held_out)
+    taken = f"{len(result.valid):,} validation and {counted(len(result.test), 'test pair')}"
+    return f"held out: {taken}, {result.num_train:,} left to train on" + (
+        f", {counted(result.duplicates, 'repeated pair')} dropped" if result.duplicates else ""
     )
 
 
