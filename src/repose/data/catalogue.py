@@ -4,7 +4,6 @@ The file holds names, mirrors, licences, counts and checksums, and none of the t
 languages (Multi30k has four, aligned line by line), so that a split is a list of texts rather than a pair of them.
 """
 
-import difflib
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from repose.data.download import Expected
-from repose.system.errors import DataError
+from repose.system.errors import DataError, unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +78,9 @@ def names() -> list[str]:
 def describe(name: str) -> CorpusInfo:
     """The catalogue's entry; DataError with the nearest name where there is none called `name`."""
     corpora = _catalogue()
-    if name in corpora:
-        return corpora[name]
-    wanted = name.lower()
-    last_parts = {known.rpartition("/")[2]: known for known in corpora}
-    close = difflib.get_close_matches(wanted, corpora, n=1) or [
-        last_parts[part] for part in difflib.get_close_matches(wanted, last_parts, n=1)
-    ]
-    hint = f"did you mean '{close[0]}'?" if close else f"the known ones are {', '.join(names())}"
-    raise DataError(f"there is no published corpus called '{name}': {hint}")
+    if name not in corpora:
+        raise DataError(unknown("published corpus", name, names()))
+    return corpora[name]
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from repose.data.tags import MARK
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import CheckpointError, DataError, WriteError
-from repose.system.files import read_file, write_file, writing
+from repose.system.files import read_file, write_file
 from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, published_text
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
@@ -82,8 +82,7 @@ def record_trained_on(run: RunFolder, data: CorpusData, start: str | None) -> No
     before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(Path(start))
     content = io.BytesIO()
     np.savez(content, hashes=np.union1d(before.hashes, _hashes(data)), is_all=before.is_all)
-    with writing(run.trained_on_file):
-        write_file(run.trained_on_file, content.getvalue())
+    write_file(run.trained_on_file, content.getvalue())
 
 
 def _hashes(data: CorpusData) -> NDArray[np.uint64]:
