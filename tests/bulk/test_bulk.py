@@ -424,7 +424,7 @@ def test_a_shard_with_fewer_lines_than_were_counted_is_not_done(
     tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, plan = planned([write(tmp_path / "in.txt", b"a\nb\nc\n")])
-    monkeypatch.setattr(shard_module, "windows", lambda *_: iter([Window([Record(("a",))] * 2)]))
+    monkeypatch.setattr(Plan, "windows", lambda *_: iter([Window([Record(("a",))] * 2)]))
     with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
         run_shard(store, plan, plan.shards[0], LineTranslator(plan.job, Numbering()))
     assert store.names("parts") == []

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from repose.bulk import inputs
-from repose.bulk.inputs import windows
 from repose.bulk.jobs import scoring_job, translation_job
 from repose.bulk.plan import Plan
 from repose.bulk.shards import remove_unpacked
@@ -23,10 +22,7 @@ Planned = Callable[..., tuple[Store, Plan]]
 
 def pairs_of(store: Store, plan: Plan) -> list[tuple[str, ...]]:
     """What shards read, in their order."""
-    read = (
-        windows(store, plan.inputs[shard.input], shard.ranges, plan.job.format, plan.job.fields)
-        for shard in plan.shards
-    )
+    read = (plan.windows(store, shard) for shard in plan.shards)
     return [record.texts for shard in read for window in shard for record in window.records]
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.bulk.inputs import windows
 from repose.bulk.plan import KEPT, Plan
 from repose.bulk.storage import Store, open_input
 from repose.data.lines import on_one_line
@@ -87,7 +86,6 @@ def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]
 
 def _pairs(store: Store, plan: Plan) -> Iterator[tuple[str, ...]]:
     for shard in plan.shards:
-        one = plan.inputs[shard.input]
-        for window in windows(store, one, shard.ranges, plan.job.format, plan.job.fields):
+        for window in plan.windows(store, shard):
             for record in window.records:
                 yield record.texts

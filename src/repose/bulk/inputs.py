@@ -208,7 +208,7 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
     the output adds."""
     with open_input(place) as file:
         records = [
-            _of_json((), [line], fields).fields
+            _of_json(fields, (), [line]).fields
             for line in islice(without_mark(lines_of(file.read, MAX_RECORD_BYTES)), _LOOKED_AT)
         ]
     known = sorted({field for record in records if record is not None for field in (*record, *flat(record))})
@@ -287,7 +287,7 @@ def windows(
     ranges: Sequence[tuple[int, int]],
     format: str,
     fields: Sequence[str],
-    added: Sequence[str] = (),
+    added: Sequence[str],
 ) -> Iterator[Window]:
     """The lines of a shard in windows of at most `WINDOW`. `added`: fields that the output adds. Raises DataError where
     a file has changed or is damaged."""
@@ -302,11 +302,14 @@ def windows(
             most = min(most, MAX_RECORD_BYTES)
             lines = lines_of(reads_of_range(file, start, end), most)
             sides.append(lines if start else without_mark(lines))
-        makers: dict[str, Callable[[Sequence[bytes], Sequence[str]], Record]]
-        makers = {"text": _of_lines, "jsonl": partial(_of_json, added), "tsv": partial(_of_tsv, one.columns)}
+        makers: dict[str, Callable[[Sequence[bytes]], Record]] = {
+            "text": _of_lines,
+            "jsonl": partial(_of_json, fields, added),
+            "tsv": partial(_of_tsv, one.columns),
+        }
         records: list[Record] = []
         for side_by_side in zip(*sides, strict=True):
-            records.append(makers[format](side_by_side, fields))
+            records.append(makers[format](side_by_side))
             if len(records) == WINDOW:
                 yield Window(records)
                 records = []
@@ -314,11 +317,11 @@ def windows(
             yield Window(records)
 
 
-def _of_lines(lines: Sequence[bytes], _fields: Sequence[str]) -> Record:
+def _of_lines(lines: Sequence[bytes]) -> Record:
     return _record([decoded(line) for line in lines])
 
 
-def _of_tsv(places: Sequence[int], lines: Sequence[bytes], _fields: Sequence[str]) -> Record:
+def _of_tsv(places: Sequence[int], lines: Sequence[bytes]) -> Record:
     src, tgt, width = places
     columns = lines[0].split(b"\t")
     if len(columns) != width:
@@ -326,7 +329,7 @@ def _of_tsv(places: Sequence[int], lines: Sequence[bytes], _fields: Sequence[str
     return _record([decoded(columns[src]), decoded(columns[tgt])])
 
 
-def _of_json(added: Sequence[str], lines: Sequence[bytes], fields: Sequence[str]) -> Record:
+def _of_json(fields: Sequence[str], added: Sequence[str], lines: Sequence[bytes]) -> Record:
     nothing = ("",) * len(fields)
     if len(lines[0]) > MAX_RECORD_BYTES:
         return Record(nothing, Failure.TOO_LONG)

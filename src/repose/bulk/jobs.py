@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from repose.bulk.inputs import Files, format_of, windows
+from repose.bulk.inputs import Files, format_of
 from repose.bulk.models import used
 from repose.bulk.plan import RESERVED, SHARD_LINES, Failed, Format, Job, Plan
 from repose.bulk.storage import Store
@@ -116,11 +116,11 @@ def scoring_job(
 
 
 def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> list[InputWarning]:
-    """What is wrong with the first texts of a job for its first model. Raises what `windows` raises."""
+    """What is wrong with the first texts of a job for its first model. Raises what `Plan.windows` raises."""
     if not plan.shards:
         return []
-    job, shard, config = plan.job, plan.shards[0], models[0].config
-    window = next(windows(store, plan.inputs[shard.input], shard.ranges, job.format, job.fields), None)
+    job, config = plan.job, models[0].config
+    window = next(plan.windows(store, plan.shards[0]), None)
     texts = [record.texts for record in window.records if record.failure is None] if window is not None else []
     if job.work == "score":
         return warnings_for_pairs(config, [(src, tgt) for src, tgt in texts], job.tags[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from repose.bulk.inputs import Failure, Record
+from repose.bulk.models import loaded
 from repose.bulk.plan import Job
 from repose.data.lines import on_one_line
 from repose.decoding.parts import translate_texts
@@ -66,8 +67,6 @@ class LineTranslator:
 
 def work_of(job: Job) -> Work:
     """The work of a job, whose models are loaded for it. Raises what `models.loaded` raises."""
-    from repose.bulk.models import loaded
-
     return work_with(job, [loaded(model) for model in job.models])
 
 

@@ -7,14 +7,14 @@ is written. A folder holds one job; parts of another identity are never taken fo
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self
 
 from repose._version import __version__
 from repose.bulk.columns import check_columns
-from repose.bulk.inputs import Files, ScannedInput, scan
+from repose.bulk.inputs import Files, ScannedInput, Window, scan, windows
 from repose.bulk.storage import Store, is_url, normalised
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import json_bytes
@@ -144,6 +144,11 @@ class Plan:
     def manifest(self, shard: Shard) -> str:
         """Name of its manifest."""
         return f"parts/{shard.stem}.json"
+
+    def windows(self, store: Store, shard: Shard) -> Iterator[Window]:
+        """The lines of a shard (`repose.bulk.inputs.windows`)."""
+        job, one = self.job, self.inputs[shard.input]
+        return windows(store, one, shard.ranges, job.format, job.fields, job.added)
 
     def to_json(self) -> bytes:
         """The content of `plan.json`: indented, but a shard is one line."""

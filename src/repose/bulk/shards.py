@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from repose.bulk.columns import schema_of_all
-from repose.bulk.inputs import UNPACKING, changed, digest, windows
+from repose.bulk.inputs import UNPACKING, changed, digest
 from repose.bulk.line_work import Work
 from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
@@ -116,10 +116,9 @@ def _write(
 ) -> Manifest:
     began, lines, written, tokens, too_long = time.monotonic(), 0, 0, 0, 0
     failed: Counter[str] = Counter()
-    one, job = plan.inputs[shard.input], plan.job
     with store.replacing(plan.part(shard)) as temporary:
-        with part_writer(temporary, job) as writer:
-            for window in windows(store, one, shard.ranges, job.format, job.fields, job.added):
+        with part_writer(temporary, plan.job) as writer:
+            for window in plan.windows(store, shard):
                 results = work(window.records, shard.line + lines)
                 written += writer.write(window, results)
                 lines += len(results)
@@ -131,7 +130,7 @@ def _write(
                 if stop() and lines < shard.lines:
                     raise _StoppedError
         if lines != shard.lines:
-            raise changed(one.files[0])
+            raise changed(plan.inputs[shard.input].files[0])
         size, sha256 = digest(str(temporary))
     took = round(time.monotonic() - began, 3)
     counts = (shard.number, lines, written, tokens, dict(failed), too_long)

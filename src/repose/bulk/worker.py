@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from repose.bulk.line_work import work_of
+from repose.bulk.plan import read_plan
 from repose.bulk.shards import Ended, OnWindow, run_shard
 from repose.bulk.storage import Store
 from repose.system.errors import ConfigError, DataError, ReposeError, UserMessage, user_message
@@ -112,8 +113,6 @@ class LoadedJob:
 
     def __init__(self, where: str, identity: str) -> None:
         """Raises DataError where the job is not there, or another one; and what loading the model raises."""
-        from repose.bulk.plan import read_plan
-
         self.store = Store.at(where)
         self.plan = read_plan(self.store)
         if self.plan.identity != identity:
