@@ -432,7 +432,7 @@ def test_back_translated_pairs_are_trained_on_beside_real_ones(trained: Path, ru
 
 
 def test_what_a_model_was_not_made_for_is_said(trained: Path, run: Run, tmp_path: Path) -> None:
-    unseen = "the text is in Cyrillic script, which this model's training never saw: expect nonsense"
+    unseen = "the text is in Cyrillic script, which this model's training hardly saw: expect nonsense"
     (tmp_path / "mono.txt").write_text("Привет, мир.\n" * 20, encoding="utf-8")
     assert unseen in run("backtranslate", trained, tmp_path / "mono.txt", "--out", tmp_path / "bt")[2]
     (tmp_path / "mono.en").write_text("Hello, world.\n" * 20, encoding="utf-8")

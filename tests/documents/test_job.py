@@ -207,6 +207,8 @@ def test_no_language_is_told_where_the_identifier_has_no_room(monkeypatch: pytes
         (["O gato"], ["Latin"], "pt", None),
         (["12", "— 5 €"], ["Latin"], "pt", None),
         (["Привет"], [], "und", None),
+        (["https://a.example", "a@b.example", "Привет"], ["Cyrillic"], "und", None),
+        (["https://a.example"], ["Cyrillic"], "und", None),
         ([ENGLISH], ["Latin"], "pt", InputWarning(Unlike.LANGUAGE, "en", ("pt",))),
         ([ENGLISH], ["Latin"], "en-GB", None),
         ([ENGLISH], ["Latin"], "xyz", None),

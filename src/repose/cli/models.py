@@ -105,7 +105,7 @@ def translate(
             sys.stdout.flush()
             if counts.unseen is not None and not said:
                 number, script = counts.unseen
-                say(f"line {number:,} is in {script} script, which this model's training never saw: expect nonsense")
+                say(f"line {number:,} is in {script} script, which this model's training hardly saw: expect nonsense")
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Self
 
 from repose.data.language import UNKNOWN, other_language
-from repose.data.scripts import has_letters, unseen_script
+from repose.data.scripts import has_letters, is_translated, unseen_script
 from repose.data.tags import direction
 
 FEWEST_LETTERS = 40
@@ -54,7 +54,7 @@ class InputWarning:
             writes = f"the targets seem to be in {self.found!r}, but this model writes {self.expected[0]!r}"
             return f"{writes}: their scores say nothing"
         if self.unlike is Unlike.SCRIPT:
-            return f"the text is in {self.found} script, which this model's training never saw: expect nonsense"
+            return f"the text is in {self.found} script, which this model's training hardly saw: expect nonsense"
         return f"the text seems to be in {self.found!r}, but this model reads {self.expected[0]!r}: expect nonsense"
 
 
@@ -80,7 +80,7 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
     not known), taken together. The first text long enough to tell a language from takes seconds; where py3langid is not
     installed, none is told."""
     text = ""
-    for each in texts:
+    for each in filter(is_translated, texts):
         text += each + "\n"
         if len(text) >= _MOST_CHARACTERS:
             break

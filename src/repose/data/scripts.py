@@ -1,5 +1,6 @@
 """Scripts that text is written in, by the names that Unicode gives its letters: Latin, Cyrillic, Han, Arabic."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterable
@@ -7,13 +8,21 @@ from functools import cache
 
 _NO_SCRIPT = ("", "MODIFIER", "FEMININE", "MASCULINE", "MICRO", "FULLWIDTH", "HALFWIDTH", "SUPERSCRIPT")
 _ONE_SCRIPT = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "IDEOGRAPHIC"), "Han")
+ADDRESS = re.compile(r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+"""An address on the web, or of e-mail."""
 LEAST_SHARE = 0.001
 """The least share of a text's letters by which it is said to have a script; a foreign name makes none."""
 
 
 def has_letters(text: str) -> bool:
-    """Whether there is anything in a text for a model to translate."""
+    """Whether there is a letter in a text."""
     return any(map(str.isalpha, text))
+
+
+def is_translated(text: str) -> bool:
+    """Whether there is anything in a text for a model to translate: what has no letters, such as a number, and an
+    address alone stay as they are."""
+    return has_letters(text) and not ADDRESS.fullmatch(text.strip())
 
 
 @cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import sentencex
 
 from repose.data.language import UNKNOWN, base_code
-from repose.data.scripts import has_letters
+from repose.data.scripts import ADDRESS, has_letters, is_translated
 from repose.data.tags import direction
 from repose.decoding.lengths import lengths_of
 
@@ -27,7 +27,6 @@ _MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
 _CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
-_ADDRESS = re.compile(r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
 
 
 class Part(NamedTuple):
@@ -42,8 +41,8 @@ class Part(NamedTuple):
 
     @property
     def is_translated(self) -> bool:
-        """Whether it says something: what has no letters, such as a number, and an address alone stay as they are."""
-        return has_letters(self.text) and not _ADDRESS.fullmatch(self.text)
+        """Whether it does not stay as it is."""
+        return is_translated(self.text)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     lost."""
     parts, too_long = [], False
     for sentence in _sentences(text, language) if text.strip() else [text]:
-        stays = _ADDRESS.fullmatch(sentence.strip()) or fits(sentence)
+        stays = ADDRESS.fullmatch(sentence.strip()) or fits(sentence)
         pieces = [sentence] if stays else list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:

@@ -39,7 +39,7 @@ class StreamCounts:
     too_long: int = 0
     """Lines with a sentence that was translated in parts."""
     unseen: tuple[int, str] | None = None
-    """The first line, from 1, in a script that the model's training never saw, and that script."""
+    """The first line, from 1, whose sentences are in a script that the model's training hardly saw, and that script."""
     cut: int = 0
     """Lines longer than `MAX_LINE_BYTES`, of which no more was read."""
     invalid: int = 0
@@ -63,11 +63,11 @@ def translate_lines(
     with _read(source, size) as read:
         for window in _windows(read, size):
             lines = [_decode(line, counts) for line in window]
-            for line, (translation, parts) in zip(lines, translate_texts(translator, lines, **how), strict=True):
+            for translation, parts in translate_texts(translator, lines, **how):
                 counts.lines += 1
                 counts.truncated += translation.truncated
                 counts.too_long += parts.too_long
-                if seen and counts.unseen is None and (script := unseen_script(line, seen)) is not None:
+                if seen and counts.unseen is None and (script := unseen_script(" ".join(parts.sentences), seen)):
                     counts.unseen = (counts.lines, script)
                 yield translation
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -53,6 +54,7 @@ EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": 
 OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
 
 
+_NO_ROOM = [getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")]
 _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate", "CUDA error: out of memory")
 
 
@@ -93,7 +95,7 @@ def user_message(error: BaseException) -> UserMessage | None:
     if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)) is not None:
         return UserMessage(str(missing), 2)
     if isinstance(error, OSError):  # without its number, and with its file if it has one
-        what = error.strerror or str(error)
+        what = (error.strerror or str(error)) + ", so make room, or write elsewhere" * (error.errno in _NO_ROOM)
         return UserMessage(what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1)
     return None
 
