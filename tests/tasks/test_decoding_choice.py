@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from repose.config.experiment import DecodingConfig
+from repose.tasks import decoding_choice
 from repose.tasks.decoding_choice import DecodingChoice, DecodingTrial, choose_decoding, searches
 
 GREEDY = DecodingTrial(1, 0.0, 20.0)
@@ -24,7 +25,7 @@ def test_another_penalty_is_taken_where_its_lead_is_more_than_chance(deviation: 
     assert DecodingChoice.from_json(choice.to_json()) == choice
 
 
-def test_on_few_sentences_a_lead_says_little() -> None:
+def test_on_few_sentences_a_lead_says_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """A penalty of 1.0 cuts some of them, all others cut fewer words of others."""
 
     class Cutting:
@@ -37,10 +38,13 @@ def test_on_few_sentences_a_lead_says_little() -> None:
             ends = [-9 if a else -6 if b else None for a, b in zip(cut, less, strict=True)]
             return [SimpleNamespace(text=REFERENCE[:end]) for end in ends]
 
+    monkeypatch.setattr(decoding_choice, "_SAY_SECONDS", 0.0)
     asked = DecodingConfig(no_repeat_ngram_size=3)
     for times, penalty in ((1, 1.0), (100, 0.2)):
         sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
-        choice = choose_decoding(Cutting(), sources, references, asked)  # type: ignore[arg-type]
+        said = list[str]()
+        choice = choose_decoding(Cutting(), sources, references, asked, said.append)  # type: ignore[arg-type]
+        assert said == [f"choosing how to search: {number} of 5 searches tried" for number in (1, 2, 3, 4)]
         assert [trial.beam_size for trial in choice.trials] == searches(asked)
         beams = {trial.length_penalty: trial.bleu for trial in choice.trials if trial.beam_size > 1}
         assert beams[1.0] < beams[0.2]

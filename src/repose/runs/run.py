@@ -303,7 +303,7 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
         say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
     # On a CPU unless a device was named: there translations are searched by one process per core, and alike everywhere.
-    task.score_run(experiment, data, folder, "cpu" if device == "auto" else device)
+    task.score_run(experiment, data, folder, "cpu" if device == "auto" else device, say)
     scores = run.scores(split)
     assert scores is not None
     write_card(folder)

@@ -28,6 +28,7 @@ from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
 from repose.system.errors import CheckpointError, ConfigError, DataError
+from repose.system.terminal import Say
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import SPLITS
 from repose.tasks.corpus_of_run import corpus_of
@@ -123,8 +124,9 @@ class Task(TrainingTask):
         return {}
 
     @abstractmethod
-    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
-        """Measure a finished run's model; write scores.<split>.json to its folder, after all that belongs to it."""
+    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
+        """Measure a finished run's model; write scores.<split>.json to its folder, after all that belongs to it.
+        `say` is told of what takes long."""
 
     @abstractmethod
     def score_model(
@@ -261,7 +263,14 @@ class FileTask(Task):
     def measure(self, loaded: SavedModel[Any], ids: Path) -> Measured:
         """Figures of a model on prepared examples."""
 
-    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:  # noqa: ARG002
+    def score_run(
+        self,
+        experiment: Experiment,  # noqa: ARG002
+        data: CorpusData,
+        folder: Path,
+        device: str,
+        say: Say,  # noqa: ARG002
+    ) -> None:
         """On the test set, or without one on the validation set."""
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 

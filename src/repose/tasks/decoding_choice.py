@@ -1,5 +1,6 @@
 """How a model is best searched: beam, length penalty and repeats, chosen on the validation set, never on a test set."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
@@ -13,6 +14,7 @@ from repose.decoding.translator import Translator
 from repose.evaluation.metrics import tokenizer_for
 from repose.evaluation.sentence_statistics import References
 from repose.evaluation.significance import resample
+from repose.system.terminal import Say
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Those that are tried. Models of little data end too early, and want high ones."""
@@ -29,6 +31,7 @@ FEWEST = 50
 """Validation sentences below which a fine-tuning searches as the model that it began with."""
 SENTENCES = 500
 """Of the validation set, from the first on."""
+_SAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -108,20 +111,40 @@ def searches(asked: DecodingConfig) -> list[int]:
     return [1, *beams, *again]
 
 
+class _Progress:
+    """Says how many of the searches were made, at most every half minute."""
+
+    def __init__(self, total: int, say: Say) -> None:
+        self._total, self._say, self._done, self._said = total, say, 0, time.monotonic()
+
+    def add(self) -> None:
+        """One more."""
+        self._done += 1
+        if self._done < self._total and time.monotonic() - self._said >= _SAY_SECONDS:
+            self._say(f"choosing how to search: {self._done} of {self._total} searches tried")
+            self._said = time.monotonic()
+
+
 def choose_decoding(
-    translator: Translator, sources: Sequence[str], references: Sequence[str], asked: DecodingConfig
+    translator: Translator,
+    sources: Sequence[str],
+    references: Sequence[str],
+    asked: DecodingConfig,
+    say: Say = lambda _: None,
 ) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
     `asked` forbids repeats already, greedy search and the best beam with `NO_REPEAT`. What the translator usually does
-    makes no difference: it may be what an earlier choice left."""
+    makes no difference: it may be what an earlier choice left. Says every half minute how many were tried."""
     usual, some = asked.no_repeat_ngram_size, references[:SENTENCES]
     lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
     scored = References(some, lowercase=lowercase, tokenize=tokenize)
     resampled: dict[float, NDArray[np.float64]] = {}
+    progress = _Progress(len(searches(asked)), say)
 
     def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
         found = scored.statistics([t.text for t in translator.translate(sources[:SENTENCES], **how)])
+        progress.add()
         if beam > 1 and no_repeat == usual:
             resampled[penalty] = resample([found], num_resamples=RESAMPLES).values
         return DecodingTrial(**how, bleu=found.score())

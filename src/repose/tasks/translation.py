@@ -27,12 +27,13 @@ from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 from repose.saved_model.card import TRANSLATE, TRANSLATE_IN_PYTHON
 from repose.system.device import one_thread
+from repose.system.terminal import Say, counted
 from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, EvaluationOptions, Task, position_table
 from repose.tasks.corpus import CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
-from repose.tasks.decoding_choice import FEWEST, choose_decoding
+from repose.tasks.decoding_choice import FEWEST, SENTENCES, choose_decoding
 from repose.tasks.translation_scores import (
     EvaluationSet,
     ValidationBleu,
@@ -50,6 +51,9 @@ from repose.training.r_drop import r_drop
 _USUAL = 98
 """Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
 docs/own-corpus.md."""
+
+
+_SETS = {"valid": "validation", "test": "test"}
 
 
 class PairBatch(NamedTuple):
@@ -209,7 +213,7 @@ class TranslationTask(Task):
         """Greedy translations of three sentences."""
         return ValidationSamples(data)
 
-    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str) -> None:
+    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""
         records = RunFolder(folder).records(may_be_empty=True)
         means = over_validations(records, experiment.training.bleu_mean_over)
@@ -221,8 +225,9 @@ class TranslationTask(Task):
             asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
+                say(f"choosing how to search, on {counted(min(len(sources), SENTENCES), 'validation sentence')}")
                 with load(folder, device, engine="torch") as translator, one_thread():
-                    choice = choose_decoding(translator, sources, references, experiment.decoding)
+                    choice = choose_decoding(translator, sources, references, experiment.decoding, say)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few to choose by: as the model that it began with
                 before = directory.read_config(Path(start)).get("decoding", {})
@@ -231,6 +236,7 @@ class TranslationTask(Task):
                 settings |= {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
+        say(f"translating {counted(len(measured.sources), f'{_SETS[data.measured]} sentence')} to score the model")
         translator = load(folder, device, engine="torch")
         score_set(translator, measured, EvaluationOptions(beam_sizes=(1, beam_size)), about, folder)
 
