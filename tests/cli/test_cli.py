@@ -125,7 +125,7 @@ def test_a_finished_run_is_not_repeated(trained: Path, corpus: tuple[Path, Path]
 def test_other_settings_do_not_touch_a_run(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
     code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--set", "training.seed=1")
     assert code == 1
-    assert "these settings and data make run" in err
+    assert "these settings and data would make run" in err
     code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--preset", "ablation-none")
     assert code == 1
     assert err.count("\n") == len(err.splitlines())
@@ -1188,7 +1188,7 @@ def test_a_folder_of_models_is_no_model(run: Run, trained: Path, tmp_path: Path)
         (tmp_path / name).symlink_to(trained if name == "one" else trained / "model")
     for verb in ("translate", "serve"):
         code, _, err = run(verb, tmp_path, stdin=b"O gato.\n")
-        named = f"name those that are meant, {tmp_path / 'one'}, {tmp_path / 'two'}"
+        named = f"name one of {tmp_path / 'one'}, {tmp_path / 'two'}"
         assert (code, err) == (1, f"repose: {tmp_path} is a folder of models: {named}\n")
 
 

@@ -47,10 +47,8 @@ def ran(folder: Path, command: list[str], stdout: int) -> tuple[int, str]:
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_a_full_disk_is_one_sentence(folder: Path, command: list[str]) -> None:
     with FULL.open("w") as full:
-        assert ran(folder, command, full.fileno()) == (
-            1,
-            "repose: No space left on device, so make room, or write elsewhere\n",
-        )
+        told = "repose: No space left on device, so make room, or write elsewhere\n"
+        assert ran(folder, command, full.fileno()) == (1, told)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])

@@ -130,7 +130,7 @@ def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
         say(f"{counts.too_long:,} {lines} {documents.SPLIT}")
     if counts.truncated:
         longer = f"{counts.truncated:,} {lines} {_were(counts.truncated)} longer than the model reads"
-        say(f"{longer}, without a place to split them: cut")
+        say(f"{longer}, without a place to split {'it' if counts.truncated == 1 else 'them'}: cut")
     if counts.cut:
         say(f"{counts.cut:,} {lines} {_were(counts.cut)} longer than {max_bytes:,} bytes: no more of them was read")
     if counts.invalid:

@@ -61,8 +61,10 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     """See `repose.exporting.targets`."""
     architecture, _ = directory.read_sizes(model)
     if (reason := why_not(architecture)) is not None:
-        more = "docs/export.md says which presets it can, onnx and web take more"
-        raise ConfigError(f"CTranslate2 cannot express this model: {reason} ({more})")
+        raise ConfigError(
+            f"CTranslate2 cannot express this model: {reason}. Export it to onnx or web, or train one that it can, "
+            "such as --preset small-rotary (docs/export.md has the others)"
+        )
     try:
         import ctranslate2.specs
     except ImportError as error:

@@ -105,7 +105,7 @@ def _holds_another(
             "resume it, or begin anew with another --out"
         )
     return (
-        f"{folder} holds run {theirs.run_id}, these settings and data make run {identity} "
+        f"{folder} holds run {theirs.run_id}, and these settings and data would make run {identity} "
         f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
     ) + f"; to train its weights further, give {further} and another --out" * (
         same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains

@@ -372,7 +372,7 @@ def unfinished(model: Path) -> str | None:
     """A sentence about a model that may still change; None where it will not, or nothing is known of it."""
     run = run_of(model)
     if run is not None and run.is_under_way:
-        return f"the training of {run.path} is not over: its model may still change, and how it searches"
+        return f"the training of {run.path} is not over: its model may still change, and so may its search"
     if run is not None and run.has_to_choose:
         return f"how the model of {run.path} searches is not chosen yet: the command that trained it does so"
     return None

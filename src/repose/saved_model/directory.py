@@ -222,7 +222,7 @@ def locate(folder: Path) -> Path:
         what = "is a file" if folder.exists() else "does not exist"
         raise CheckpointError(f"the model directory {folder} {what}: give a folder that holds {CONFIG} and {WEIGHTS}")
     if not any((folder / name).exists() for name in (CONFIG, WEIGHTS)) and (inside := _models_in(folder)):
-        raise CheckpointError(f"{folder} is a folder of models: name those that are meant, {', '.join(inside)}")
+        raise CheckpointError(f"{folder} is a folder of models: name one of {', '.join(inside)}")
     return folder
 
 
