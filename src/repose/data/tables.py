@@ -50,7 +50,7 @@ def table_columns(
     if all(re.fullmatch("[0-9]{1,9}", field) for field in fields):
         at = [int(field) - 1 for field in fields]
         if -1 in at or max(at) >= len(first) or at[0] == at[1]:
-            raise DataError(f"{path}, line 1: {src} and {tgt} should be two of its {len(first)} columns")
+            raise DataError(f"{path}, line 1: {src} and {tgt} should be two of the {len(first)} columns")
         return (at[0], at[1], len(first)), names_columns((first[at[0]], first[at[1]]))
     are_names = len(first) == 2 and names_columns((first[0], first[1]))
     if are_names and tuple(fields) == FIELDS:
