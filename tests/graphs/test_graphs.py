@@ -201,8 +201,14 @@ def test_graphs_compute_every_value_that_can_be_decoded_step_by_step(axis: str) 
     )
 
 
-def test_int8_is_near(tmp_path: Path) -> None:
-    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0]))
+IN_INT8 = ("values", "input_norm", "norm", "norm_kind", "feed_forward")
+"""Axes that decide what products with weights read, and so how much numbers of 8 bits lose."""
+
+
+@pytest.mark.parametrize(("axis", "value"), [(axis, value) for axis in IN_INT8 for value in COMPUTED[axis]])
+def test_int8_is_near(axis: str, value: object, tmp_path: Path) -> None:
+    """Within 0.2 nats: half of that was found."""
+    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0], **{axis: value}))
     facts = write_graphs(tmp_path, model, int8=True)
     graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
     sources, targets = [[2, 5, 6, 7, 3], [2, 9, 3]], [[2, 8, 9, 3], [2, 6, 3]]
