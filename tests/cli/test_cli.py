@@ -1152,10 +1152,11 @@ def test_a_model_whose_training_is_not_over_says_so_when_it_is_used(
     run: Run, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "not over" not in run("translate", trained, stdin=b"O gato.\n")[2]
+    assert "not over" not in run("evaluate", trained)[2]
     monkeypatch.setattr("repose.runs.folder.RunFolder.is_under_way", True)
     for path in (trained, trained / "model"):
-        for verb in (["translate", path], ["translate", path, "--paragraphs"]):
-            assert f"the training of {trained} is not over" in run(*verb, stdin=b"O gato.\n")[2]
+        for verb in (["translate", path], ["translate", path, "--paragraphs"], ["evaluate", path]):
+            assert run(*verb, stdin=b"O gato.\n")[2].count(f"the training of {trained} is not over") == 1
 
 
 def test_a_model_that_looks_ahead_says_so_when_it_is_used(

@@ -15,9 +15,9 @@ from repose.config.file import paths_made_absolute, to_toml
 from repose.data.readers import unpacked
 from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
 from repose.runs.run import RunResult, run
-from repose.saved_model.directory import read_config
+from repose.saved_model.directory import locate, read_config
 from repose.system.device import device_name
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable, checked_path
@@ -167,6 +167,8 @@ def evaluate(
         _check_spares_run(place, folder, split, options, of_files=given is not None)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
+    for sentence in filter(None, (unfinished(locate(one)) for one in (folder, *others))):
+        say(sentence)
     return task_of_model(folder).score_model(folder, given, split, place, options)
 
 
