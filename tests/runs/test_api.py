@@ -75,7 +75,10 @@ def test_trained_measured_and_used(
     of_files = repose.evaluate(str(tmp_path / "run" / "model"), test, beam_sizes=[1], out=tmp_path / "scores")
     assert of_files["decoded"]["greedy"] == scores["decoded"]["greedy"]
     assert (tmp_path / "scores" / "scores.test.json").exists()
-    assert len(repose.load(tmp_path / "run").translate(["red blue one two"])) == 1
+    translator: Any = repose.load(tmp_path / "run")
+    assert len(translator.translate(["red blue one two"])) == 1
+    with pytest.raises(ConfigError, match=r"is an object of the class Translator, but .*: save it to one first"):
+        repose.evaluate(translator)
 
 
 def test_what_is_given_are_settings(corpus: Path, tmp_path: Path) -> None:
@@ -103,7 +106,8 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
     ("corpus_", "options", "error", "sentence"),
     [
         ("missing.tsv", {}, DataError, "there is no file"),
-        (["a", "b", "c"], {}, ConfigError, "these are 3 files"),
+        (["O gato.", "O cão.", "Oi."], {}, ConfigError, "these are 3 files, and not all of them are there"),
+        ("pairs.tsv", {"start": "run"}, ConfigError, "run is where to train, and holds the model to begin with"),
         (None, {}, ConfigError, "there is no corpus"),
         ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
         ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),

@@ -258,7 +258,7 @@ def test_settings_that_only_measure_are_no_others_when_it_goes_on(corpus: list[s
     begun = small(corpus, "training.epochs=1", "training.bleu_every_epochs=none")
     run(begun, tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     again = small(corpus, "training.epochs=1", "training.bleu_every_epochs=1")
-    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another --out"):
+    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another folder"):
         run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
     oftener = small(
         corpus, "training.epochs=1", "training.bleu_every_epochs=none", "training.save_every_minutes=0.0001"
@@ -278,7 +278,7 @@ def test_what_is_said_of_the_corpus_stays_when_it_goes_on(
 ) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     other = small(corpus, "training.epochs=1", setting, *["corpus.src_lang=xx"] * ("lang" in setting))
-    with pytest.raises(CheckpointError, match=f"holds this training with {said}: choose another --out, or that value"):
+    with pytest.raises(CheckpointError, match=f"holds this training with {said}: choose another folder, or that value"):
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
@@ -328,7 +328,7 @@ def test_of_two_that_begin_in_one_folder_one_has_it(
 
 def test_who_would_train_for_longer_is_told_how(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
-    how = f"; to train its weights further, give --from {tmp_path / 'run'} and another --out"
+    how = f"; to train its weights further, do so in another folder (--from {tmp_path / 'run'}, or start in Python)"
     for settings, is_told in ((["training.epochs=2"], True), (["training.epochs=2", "training.seed=1"], False)):
         with pytest.raises(CheckpointError) as caught:
             run(small(corpus, *settings), tmp_path / "run", device="cpu", workers=1, progress="none")

@@ -74,7 +74,7 @@ def train(
         raise ConfigError(
             "say is a function that takes a text, and stop a threading.Event: give such, or leave them out"
         )
-    refuse_other_files(folder)
+    refuse_other_files(folder, None if start is None else checked_path("start", start))
     if isinstance(corpus, Experiment):
         if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
@@ -251,13 +251,13 @@ def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOpt
         return
     if of_files:
         raise ConfigError(
-            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
-            "or choose another --out"
+            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name (split), or "
+            "choose another folder"
         )
     if model.resolve() not in (run.path.resolve(), run.model.resolve()):
-        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
+        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another folder")
     if options.ensemble:
-        raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another --out")
+        raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another folder")
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
@@ -267,5 +267,5 @@ def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOpt
     if theirs != asked:
         raise ConfigError(
             f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
-            "choose another --out"
+            "choose another folder"
         )

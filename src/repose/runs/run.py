@@ -166,7 +166,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     if (start := experiment.training.init_from) is not None:
         _tell_of_trained_on(Path(start), data, say)
     if RunFolder(folder).has_other_code:
-        say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
+        say(f"{folder}: begun {OTHER_CODE}: train it anew in another folder")
     return data, table, identity
 
 
