@@ -63,12 +63,13 @@ def test_trained_measured_and_used(
     test = corpus.with_name("test.tsv")
     test.write_text("".join(corpus.read_text(encoding="utf-8").splitlines(keepends=True)[-8:]), encoding="utf-8")
     first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=test)
-    assert (first.outcome.status, first.scores) == ("stopped", None)
+    assert first.outcome.status == "stopped"
+    with pytest.raises(repose.ReposeError, match="run has no scores before its training is over: train there again"):
+        assert first.scores
     assert any("the recipe little-data" in sentence for sentence in said)
     assert any("training.precision=bf16" in sentence for sentence in said)
     result = train(str(corpus), tmp_path / "run", test=[str(test)])
     assert result.outcome.status == "done"
-    assert result.scores is not None
     assert capsys.readouterr() == ("", "")
     scores = repose.evaluate(tmp_path / "run", say=quiet)
     assert scores["decoded"] == result.scores["decoded"]
@@ -219,7 +220,7 @@ def test_another_thread_stops_a_training_that_hears_no_signals(
         thread.start()
         thread.join()
     (result,) = results
-    assert (result.outcome.status, result.outcome.reason, result.scores) == ("stopped", "stop", None)
+    assert (result.outcome.status, result.outcome.reason, result.scores_if_any) == ("stopped", "stop", None)
     assert 1 <= result.outcome.update <= 2
     assert train(corpus, tmp_path / "run").outcome.status == "done"
 
@@ -378,7 +379,6 @@ def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, m
 
 def test_a_run_without_a_test_set_is_measured_on_what_it_was_scored_on(corpus: Path, tmp_path: Path) -> None:
     result = train(corpus, tmp_path / "run", valid=corpus)
-    assert result.scores is not None
     assert repose.evaluate(result, say=quiet)["split"] == result.scores["split"] == "valid"
 
 

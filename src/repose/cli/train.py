@@ -99,7 +99,7 @@ def train(
     result = _run(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
-    if result.scores is not None:
+    if result.scores_if_any is not None:
         from repose.cli.tables import run_table
         from repose.runs.next_steps import next_steps
 

@@ -13,6 +13,7 @@ import numpy as np
 from repose.config.experiment import PATHS, SECTIONS, Experiment
 from repose.config.file import paths_made_absolute, to_toml
 from repose.data.readers import unpacked
+from repose.decoding.engine import EngineChoice, Precision
 from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
@@ -120,8 +121,8 @@ def evaluate(
     tokenize: str | None = None,
     device: str = "cpu",
     workers: int | None = None,
-    precision: str | None = None,
-    engine: str | None = None,
+    precision: Precision | None = None,
+    engine: EngineChoice | None = None,
     say: Say = say,
 ) -> dict[str, Any]:
     """Translates a test set and scores the translations, as `repose evaluate` does.
