@@ -1,9 +1,11 @@
 """Imports are those that CONTRIBUTING.md draws; nothing is imported before it is needed; files can be seen whole."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,23 @@ def test_type_checkers_see_no_names_but_these() -> None:
     (seen,) = [node for node in top if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     names = {alias.name for node in seen.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert names | {"__version__"} == set(repose.__all__)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (repose.load, ("precision", "engine")),
+        (repose.export, ("to", "precision")),
+        (repose.evaluate, ("precision", "engine")),
+        (repose.compare, ("metric", "decoding")),
+        (repose.train, ("progress",)),
+    ],
+)
+def test_type_checkers_know_the_words_that_an_argument_can_be(
+    function: Callable[..., object], arguments: tuple[str, ...]
+) -> None:
+    known = inspect.signature(function).parameters
+    assert [name for name in arguments if "Literal" not in str(known[name].annotation)] == []
 
 
 def test_an_imported_submodule_does_not_hide_a_function() -> None:

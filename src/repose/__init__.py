@@ -18,10 +18,12 @@ from repose._version import __version__
 if TYPE_CHECKING:
     from repose.config.experiment import Experiment
     from repose.data.tokenizer import Tokenizer
+    from repose.decoding.engine import Engine, Forced
     from repose.decoding.load import load
     from repose.decoding.sampling import Sampling
     from repose.decoding.translator import Hypothesis, Translation, Translator
     from repose.documents.job import translate_text
+    from repose.evaluation.significance import Difference, SeedInterval
     from repose.exporting.base import Exported
     from repose.exporting.targets import export
     from repose.model.architecture import Architecture
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
     from repose.report.compare import Comparison, compare
     from repose.runs.api import evaluate, train
+    from repose.runs.records import RunStatus
     from repose.runs.run import RunResult
     from repose.saved_model.api import build, presets
     from repose.system.errors import (
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         ReposeError,
         WriteError,
     )
+    from repose.training.job import Outcome
 
 __all__ = [
     "Architecture",
@@ -52,14 +56,20 @@ __all__ = [
     "ConfigError",
     "DataError",
     "DeviceError",
+    "Difference",
+    "Engine",
     "Experiment",
     "Exported",
+    "Forced",
     "HubError",
     "Hypothesis",
     "MissingExtraError",
+    "Outcome",
     "ReposeError",
     "RunResult",
+    "RunStatus",
     "Sampling",
+    "SeedInterval",
     "Tokenizer",
     "Transformer",
     "Translation",
@@ -86,14 +96,20 @@ _HOMES = {
     "ConfigError": "repose.system.errors",
     "DataError": "repose.system.errors",
     "DeviceError": "repose.system.errors",
+    "Difference": "repose.evaluation.significance",
+    "Engine": "repose.decoding.engine",
     "Experiment": "repose.config.experiment",
     "Exported": "repose.exporting.base",
+    "Forced": "repose.decoding.engine",
     "HubError": "repose.system.errors",
     "Hypothesis": "repose.decoding.translator",
     "MissingExtraError": "repose.system.errors",
+    "Outcome": "repose.training.job",
     "ReposeError": "repose.system.errors",
     "RunResult": "repose.runs.run",
+    "RunStatus": "repose.runs.records",
     "Sampling": "repose.decoding.sampling",
+    "SeedInterval": "repose.evaluation.significance",
     "Tokenizer": "repose.data.tokenizer",
     "Transformer": "repose.model.transformer",
     "Translation": "repose.decoding.translator",

@@ -193,7 +193,7 @@ def test_a_signal_ends_a_command_with_a_sentence(
 def test_a_folder_with_other_files_is_no_run_directory(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     code, _, err = run("train", *corpus, "--out", tmp_path, *SETTINGS)
-    assert (code, err) == (2, f"repose: {tmp_path} holds thesis.txt and no run: choose another --out\n")
+    assert (code, err) == (2, f"repose: {tmp_path} holds thesis.txt and no run: choose another folder\n")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
@@ -483,7 +483,7 @@ def test_several_models_translate_and_are_measured_as_one(
     assert scores["decoding"]["ensemble"] == ids
     code, _, err = run("evaluate", trained, "--ensemble", other, "--out", trained)
     assert code == 2
-    assert "is for the run's model alone: choose another --out" in " ".join(err.split())
+    assert "is for the run's model alone: choose another folder" in " ".join(err.split())
 
 
 def test_what_a_model_does_not_read_is_counted(trained: Path, run: Run, tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_evaluate_does_not_put_figures_of_other_files_over_a_runs_own(run: Run, 
         (tmp_path / name).write_text(text, encoding="utf-8")
     code, _, err = run("evaluate", mine, tmp_path / "test.pt", tmp_path / "test.en", "--out", mine)
     assert code == 2
-    assert "is for the run's own set 'test': give these files another name with --split" in " ".join(err.split())
+    assert "is for the run's own set 'test': give these files another name (split)" in " ".join(err.split())
 
 
 def test_evaluate_does_not_put_other_decodings_over_those_that_a_run_is_judged_by(
@@ -1160,10 +1160,11 @@ def test_a_model_whose_training_is_not_over_says_so_when_it_is_used(
     run: Run, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "not over" not in run("translate", trained, stdin=b"O gato.\n")[2]
+    assert "not over" not in run("evaluate", trained)[2]
     monkeypatch.setattr("repose.runs.folder.RunFolder.is_under_way", True)
     for path in (trained, trained / "model"):
-        for verb in (["translate", path], ["translate", path, "--paragraphs"]):
-            assert f"the training of {trained} is not over" in run(*verb, stdin=b"O gato.\n")[2]
+        for verb in (["translate", path], ["translate", path, "--paragraphs"], ["evaluate", path]):
+            assert run(*verb, stdin=b"O gato.\n")[2].count(f"the training of {trained} is not over") == 1
 
 
 def test_a_model_that_looks_ahead_says_so_when_it_is_used(

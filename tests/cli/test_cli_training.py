@@ -168,7 +168,10 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
     (tmp_path / "four.tsv").write_text("1\tum\t2\tone\n", encoding="utf-8")
     for command, sentence in (
         (("train", *corpus), "name a new folder for the run, as in --out runs/mine"),
-        (("train", "my", "text.pt", corpus[1], "--out", "x"), "these are 3 files; put quotes around names with spaces"),
+        (
+            ("train", "my", "text.pt", corpus[1], "--out", "x"),
+            "not all of them are there: in a shell, put quotes around names with spaces",
+        ),
         (
             ("train", *corpus, "--out", "x", "--set", "training.epochs", "=", "3"),
             "without spaces, as in --set training.",
@@ -204,8 +207,8 @@ def test_minutes_are_spoken_of_as_minutes(run: Run, corpus: tuple[Path, Path], t
     assert "--minutes should be more than 0, not -1\n" in run(*command, "--minutes", -1)[2]
     assert run(*command, "--minutes", 1)[0] == 0
     _, _, err = run(*command, "--minutes", 2)
-    assert "was begun with --minutes 1, not with --minutes 2: a limit of time is part of a training" in err
-    assert err.endswith(f"or train the weights further with another --out and --from {tmp_path / 'run'}\n")
+    assert "was begun with a limit of 1 min, not with a limit of 2 min: a limit of time is part of a training" in err
+    assert err.endswith(f"or train the weights further in one (--from {tmp_path / 'run'}, or start in Python)\n")
     _, _, err = run(*command, "--minutes", 2, "--set", "training.seed=1")
     assert "training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2)" in err
 

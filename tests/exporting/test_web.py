@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.axes import NAMED
 
 import repose
 from repose.data import phrasebook
@@ -21,6 +22,8 @@ from repose.decoding.lengths import lengths_of
 from repose.decoding.parts import _pieces, _stripped, translate_texts
 from repose.decoding.translator import MODEL_KIND, Translator
 from repose.exporting import npm, to_web
+from repose.model.architecture import Architecture
+from repose.model.positions import TablePositions
 from repose.model.presets import PRESETS, preset
 from repose.saved_model import directory
 from repose.saved_model.api import build
@@ -104,24 +107,12 @@ def test_one_file_holds_everything(saving: Saving, tmp_path: Path) -> None:
     assert read_description(made.folder, "web")["precision"] == "int8"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "original",
-        "policy-positions",
-        "rotary",
-        "tupe-r",
-        "alibi",
-        "qk-norm",
-        "rms-norm",
-        "scale-norm",
-        "swiglu",
-        "grouped-query",
-    ],
-)
-def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
-    architecture = replace(preset(name), **TINY, max_length=40)
-    model = shaken(build(architecture, src_vocab_size=20, tgt_vocab_size=20))
+CUT = {**{f"positions={value}": Architecture(positions=value) for value in NAMED["positions"]}, **repose.presets()}
+
+
+@pytest.mark.parametrize("architecture", CUT.values(), ids=CUT.keys())
+def test_positions_that_are_cut_off_change_nothing_before(architecture: Architecture) -> None:
+    model = shaken(build(replace(architecture, **TINY, max_length=40), src_vocab_size=20, tgt_vocab_size=20))
     cut = to_web._shortened(model, 12)
     assert cut.architecture.max_length == 12
     import torch
@@ -130,6 +121,15 @@ def test_positions_that_are_cut_off_change_nothing_before(name: str) -> None:
     with torch.no_grad():
         assert torch.allclose(cut(ids, ids), model(ids, ids), atol=1e-5)
     assert to_web._shortened(model, 40) is model
+
+
+def test_positions_that_cannot_be_cut_off_have_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those of a table that does not begin with the first."""
+    monkeypatch.setattr(TablePositions, "rows", lambda self, at: self.table.flip(0)[at])
+    architecture = replace(preset("original"), **TINY, positions="learned", max_length=40)
+    model = shaken(build(architecture, src_vocab_size=20, tgt_vocab_size=20))
+    with pytest.raises(ConfigError, match="positions = 'learned' this model computes something else without them"):
+        to_web._shortened(model, 12)
 
 
 @pytest.mark.usefixtures("stub_runtime")

@@ -420,6 +420,13 @@ def test_attention_maps_are_distributions_over_what_may_be_seen() -> None:
         assert weights[1, :, :, 3:].abs().max() == 0
 
 
+@pytest.mark.parametrize(("src", "tgt", "says"), [(8, 9, "tgt has token ids"), (9, 8, "src has"), (-1, 8, "src has")])
+def test_ids_of_another_vocabulary_are_told(src: int, tgt: int, says: str) -> None:
+    model = build(Architecture(**TINY), src_vocab_size=9, tgt_vocab_size=9)
+    with pytest.raises(DataError, match=f"{says}.* not among its vocabulary's: 0 to 8$"):
+        model(torch.tensor([[2, src, 3]]), torch.tensor([[2, tgt, 3]]))
+
+
 @pytest.mark.parametrize(
     ("src", "tgt", "says"),
     [

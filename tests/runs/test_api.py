@@ -63,19 +63,23 @@ def test_trained_measured_and_used(
     test = corpus.with_name("test.tsv")
     test.write_text("".join(corpus.read_text(encoding="utf-8").splitlines(keepends=True)[-8:]), encoding="utf-8")
     first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=test)
-    assert (first.outcome.status, first.scores) == ("stopped", None)
+    assert first.outcome.status == "stopped"
+    with pytest.raises(repose.ReposeError, match="run has no scores before its training is over: train there again"):
+        assert first.scores
     assert any("the recipe little-data" in sentence for sentence in said)
     assert any("training.precision=bf16" in sentence for sentence in said)
     result = train(str(corpus), tmp_path / "run", test=[str(test)])
     assert result.outcome.status == "done"
-    assert result.scores is not None
     assert capsys.readouterr() == ("", "")
     scores = repose.evaluate(tmp_path / "run", say=quiet)
     assert scores["decoded"] == result.scores["decoded"]
     of_files = repose.evaluate(str(tmp_path / "run" / "model"), test, beam_sizes=[1], out=tmp_path / "scores")
     assert of_files["decoded"]["greedy"] == scores["decoded"]["greedy"]
     assert (tmp_path / "scores" / "scores.test.json").exists()
-    assert len(repose.load(tmp_path / "run").translate(["red blue one two"])) == 1
+    translator: Any = repose.load(tmp_path / "run")
+    assert len(translator.translate(["red blue one two"])) == 1
+    with pytest.raises(ConfigError, match=r"is an object of the class Translator, but .*: save it to one first"):
+        repose.evaluate(translator)
 
 
 def test_what_is_given_are_settings(corpus: Path, tmp_path: Path) -> None:
@@ -103,7 +107,8 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
     ("corpus_", "options", "error", "sentence"),
     [
         ("missing.tsv", {}, DataError, "there is no file"),
-        (["a", "b", "c"], {}, ConfigError, "these are 3 files"),
+        (["O gato.", "O cão.", "Oi."], {}, ConfigError, "these are 3 files, and not all of them are there"),
+        ("pairs.tsv", {"start": "run"}, ConfigError, "run is where to train, and holds the model to begin with"),
         (None, {}, ConfigError, "there is no corpus"),
         ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
         ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),
@@ -215,7 +220,7 @@ def test_another_thread_stops_a_training_that_hears_no_signals(
         thread.start()
         thread.join()
     (result,) = results
-    assert (result.outcome.status, result.outcome.reason, result.scores) == ("stopped", "stop", None)
+    assert (result.outcome.status, result.outcome.reason, result.scores_if_any) == ("stopped", "stop", None)
     assert 1 <= result.outcome.update <= 2
     assert train(corpus, tmp_path / "run").outcome.status == "done"
 
@@ -374,7 +379,6 @@ def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, m
 
 def test_a_run_without_a_test_set_is_measured_on_what_it_was_scored_on(corpus: Path, tmp_path: Path) -> None:
     result = train(corpus, tmp_path / "run", valid=corpus)
-    assert result.scores is not None
     assert repose.evaluate(result, say=quiet)["split"] == result.scores["split"] == "valid"
 
 

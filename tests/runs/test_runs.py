@@ -74,7 +74,6 @@ def test_bleu_of_every_epoch_and_its_mean(
     whole = run(experiment, tmp_path / "whole", device="cpu", workers=1, progress="none")
     for stop_after in (11, None):
         pieces = run(experiment, tmp_path / "pieces", device="cpu", workers=1, stop_after=stop_after, progress="none")
-    assert whole.scores is not None
     assert whole.scores["split"] == "valid"
     names = ("bleu", "tf_bleu", "tf_bleu_sentence_mean")
     records = valid_records(tmp_path / "whole")
@@ -169,10 +168,10 @@ def test_signals_while_preparing_and_scoring_stop_the_run(
         with monkeypatch.context() as patch:
             patch.setattr(runs, where, interrupted(name, getattr(runs, where)))
             result = go()
-        assert (result.outcome.status, result.outcome.reason, result.scores) == ("stopped", name, None)
+        assert (result.outcome.status, result.outcome.reason, result.scores_if_any) == ("stopped", name, None)
         assert (result.outcome.update > 0) == bool(update)
     assert handlers == {number: signal.getsignal(number) for number in handlers}
-    assert go().scores is not None
+    assert go().scores
 
 
 def test_a_signal_in_the_last_moment_of_the_training_is_not_forgotten(
@@ -182,7 +181,7 @@ def test_a_signal_in_the_last_moment_of_the_training_is_not_forgotten(
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_done", interrupted("SIGTERM", Trainer._done))
         result = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
-    assert (result.outcome.status, result.scores) == ("stopped", None)
+    assert (result.outcome.status, result.scores_if_any) == ("stopped", None)
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "changed"])
@@ -212,7 +211,6 @@ def test_scores_of_a_half_trained_model_are_not_those_of_the_run(corpus: list[st
     early = {"looks_ahead": False, "num_sentences": 10, "decoded": {}, "run_id": "early", "split": "valid"}
     RunFolder(tmp_path / "run").write_scores("valid", early, {"greedy": ["early"] * 10})
     done = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
-    assert done.scores is not None
     assert done.scores["run_id"] != "early"
 
 
@@ -228,7 +226,6 @@ def test_scores_that_were_taken_during_a_training_are_not_those_of_the_run(
 
     monkeypatch.setattr(runs, "train", measured_meanwhile)
     done = run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
-    assert done.scores is not None
     assert done.scores["run_id"] != "early"
 
 
@@ -243,7 +240,7 @@ def test_the_cache_can_be_cleared_during_a_training(
 
     monkeypatch.setattr(runs, "train", cleared_before)
     done = run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
-    assert done.scores is not None
+    assert done.scores
     assert "1 prepared corpus stays, since it is in use" in said[0]
 
 
@@ -258,12 +255,12 @@ def test_settings_that_only_measure_are_no_others_when_it_goes_on(corpus: list[s
     begun = small(corpus, "training.epochs=1", "training.bleu_every_epochs=none")
     run(begun, tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     again = small(corpus, "training.epochs=1", "training.bleu_every_epochs=1")
-    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another --out"):
+    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another folder"):
         run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
     oftener = small(
         corpus, "training.epochs=1", "training.bleu_every_epochs=none", "training.save_every_minutes=0.0001"
     )
-    assert run(oftener, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None
+    assert run(oftener, tmp_path / "run", device="cpu", workers=1, progress="none").scores
 
 
 @pytest.mark.parametrize(
@@ -278,7 +275,7 @@ def test_what_is_said_of_the_corpus_stays_when_it_goes_on(
 ) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     other = small(corpus, "training.epochs=1", setting, *["corpus.src_lang=xx"] * ("lang" in setting))
-    with pytest.raises(CheckpointError, match=f"holds this training with {said}: choose another --out, or that value"):
+    with pytest.raises(CheckpointError, match=f"holds this training with {said}: choose another folder, or that value"):
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
@@ -290,7 +287,7 @@ def test_a_run_goes_on_in_its_languages_where_files_do_not_name_them(corpus: lis
     named = f'corpus.train=["{tmp_path / "c.pt"}", "{tmp_path / "c.en"}"]'
     out, how = tmp_path / "run", {"device": "cpu", "workers": 1, "progress": "none"}
     run(small(corpus, *unnamed, named), out, **how, stop_after=1)
-    assert run(small(corpus, *unnamed), out, **how).scores is not None
+    assert run(small(corpus, *unnamed), out, **how).scores
     told = json.loads((out / "model" / "config.json").read_text(encoding="utf-8"))
     assert (told["src_lang"], told["tgt_lang"]) == ("pt", "en")
 
@@ -328,7 +325,7 @@ def test_of_two_that_begin_in_one_folder_one_has_it(
 
 def test_who_would_train_for_longer_is_told_how(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
-    how = f"; to train its weights further, give --from {tmp_path / 'run'} and another --out"
+    how = f"; to train its weights further, do so in another folder (--from {tmp_path / 'run'}, or start in Python)"
     for settings, is_told in ((["training.epochs=2"], True), (["training.epochs=2", "training.seed=1"], False)):
         with pytest.raises(CheckpointError) as caught:
             run(small(corpus, *settings), tmp_path / "run", device="cpu", workers=1, progress="none")
@@ -433,7 +430,7 @@ def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[st
     rewrite(folder, replace(config, data="0" * 16, test="of this test set"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(CorpusData, "test_digest", "of this test set")
-        assert run(again, tmp_path / "run", device="cpu", workers=1, progress="none").scores is not None
+        assert run(again, tmp_path / "run", device="cpu", workers=1, progress="none").scores
 
 
 def test_the_first_record_holds_the_numbers_of_the_corpus(corpus: list[str], tmp_path: Path) -> None:
@@ -493,7 +490,6 @@ def test_how_to_search_is_chosen_on_the_validation_set(corpus: list[str], tmp_pa
     settings = [*SMALL, *corpus, "decoding.length_penalty=none", "training.best_by=chrf", "training.keep=best"]
     experiment = load("enhanced-table1", overrides=settings).experiment
     result = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none")
-    assert result.scores is not None
     trials = result.scores["decoding_chosen"]
     tried = [(t["beam_size"], t["length_penalty"], t["no_repeat_ngram_size"]) for t in trials]
     assert tried[:-2] == [(1, 0.0, 0), (4, 0.2, 0), (4, 0.6, 0), (4, 1.0, 0), (4, 1.5, 0)]

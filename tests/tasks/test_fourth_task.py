@@ -125,7 +125,7 @@ def test_another_task_is_prepared_trained_resumed_measured_and_loaded(
     settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     experiment, folder = load(None, overrides=settings).experiment, tmp_path / "run"
-    assert run(experiment, folder, device="cpu", workers=1, stop_after=25, progress="none").scores is None
+    assert run(experiment, folder, device="cpu", workers=1, stop_after=25, progress="none").scores_if_any is None
     result = run(experiment, folder, device="cpu", workers=1, progress="none")
     scores = result.scores
     assert scores is not None

@@ -294,6 +294,14 @@ def test_an_error_of_the_first_worker_reaches_all() -> None:
         world.share_error(ReposeError("mine"))
 
 
+def test_later_errors_are_told_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch has them begin with "[rank0]:", also after the group of workers has been left."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    with distributed.started(2, CPU, 1, meet, ()) as world:
+        world.share_error(None)
+    assert sys.excepthook is sys.__excepthook__
+
+
 def train_alone(job: Any, run_dir: Path) -> None:
     """In a process of its own."""
     torch.set_num_threads(1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from repose.bulk.plan import UsedModel
+from repose.decoding.engine import EngineChoice, Precision
 from repose.decoding.load import load
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translator
@@ -43,7 +44,7 @@ def digest(translator: Translator) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def used(folder: Path, device: str, precision: str | None, engine: str) -> tuple[UsedModel, Translator]:
+def used(folder: Path, device: str, precision: Precision | None, engine: EngineChoice) -> tuple[UsedModel, Translator]:
     """A model as `repose.load` finds it here, in words that mean the same on every machine; and the model, loaded.
 
     Raises what `load` raises.

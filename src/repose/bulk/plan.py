@@ -16,6 +16,7 @@ from repose._version import __version__
 from repose.bulk.columns import check_columns
 from repose.bulk.inputs import Files, ScannedInput, Window, scan, windows
 from repose.bulk.storage import Store, is_url, normalised
+from repose.decoding.engine import EngineChoice, Precision
 from repose.system.errors import ConfigError, DataError
 from repose.system.files import json_bytes
 
@@ -39,9 +40,9 @@ class UsedModel:
     """Not part of the identity: it may lie elsewhere when the job goes on."""
     sha256: str
     """The digest of what its translations depend on (`repose.bulk.models.digest`)."""
-    engine: str
+    engine: EngineChoice
     """torch or onnx; never auto, which may mean something else on another machine."""
-    precision: str
+    precision: Precision
     device: str
 
 

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from typer import Argument, Option
 
-from repose.cli.options import BeamSize, Device, Engine, LengthPenalty, ModelDir, NoRepeat, Precision, To, Workers
+from repose.cli.options import (
+    BeamSize,
+    Device,
+    Engine,
+    EngineChoice,
+    LengthPenalty,
+    ModelDir,
+    NoRepeat,
+    Precision,
+    PrecisionName,
+    To,
+    Workers,
+)
 from repose.system.errors import ConfigError, DataError, ReposeError
 from repose.system.terminal import counted, say
 
@@ -72,8 +84,8 @@ def translate_paragraphs(
     how: dict[str, Any],
     device: str,
     workers: int | None,
-    precision: str | None,
-    engine: str,
+    precision: PrecisionName | None,
+    engine: EngineChoice,
 ) -> None:
     """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
     from repose.data.lines import check_file, opened, unpackable

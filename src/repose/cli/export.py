@@ -5,15 +5,16 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from repose.cli.options import PrecisionName, TargetName
 from repose.system.terminal import say
 
 
 def export(
     model: Annotated[Path, Argument(metavar="RUN", help="A run directory, a model directory, or hf://owner/name.")],
-    to: Annotated[str, Option(help="onnx, ctranslate2 or web (docs/export.md).")],
+    to: Annotated[TargetName, Option(help="onnx, ctranslate2 or web (docs/export.md).")],
     out: Annotated[Path, Option("--out", "-o", help="Folder to write.")],
     precision: Annotated[
-        str, Option(help="fp32, or int8: smaller and faster, but a few translations differ.")
+        PrecisionName, Option(help="fp32, or int8: smaller and faster, but a few translations differ.")
     ] = "fp32",
     single_file: Annotated[bool, Option("--single-file", help="One file that needs no other, for the web.")] = False,
 ) -> None:

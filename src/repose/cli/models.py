@@ -12,6 +12,7 @@ from repose.cli.options import (
     BeamSize,
     Device,
     Engine,
+    EngineChoice,
     Ensemble,
     LengthPenalty,
     ModelDir,
@@ -211,7 +212,7 @@ def evaluate(
     workers: Workers = None,
     precision: Precision = None,
     engine: Annotated[
-        str | None, Option(help="As for repose translate (default: torch, and onnx for an export to ONNX).")
+        EngineChoice | None, Option(help="As for repose translate (default: torch, and onnx for an export to ONNX).")
     ] = None,
 ) -> None:
     """Translate a test set and score the translations."""

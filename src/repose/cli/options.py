@@ -1,9 +1,19 @@
 """Options that verbs have in common: of those that translate, the model, how it is searched, and what computes it."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Argument, Option
+
+if TYPE_CHECKING:
+    from repose.decoding import engine
+    from repose.exporting import targets
+
+    EngineChoice: TypeAlias = engine.EngineChoice
+    PrecisionName: TypeAlias = engine.Precision
+    TargetName: TypeAlias = targets.TargetName
+else:  # for typer: whoever is given another says which there are
+    EngineChoice = PrecisionName = TargetName = str
 
 PLACES = ("local", "ray")
 """Where work can be done: what `--on` takes."""
@@ -46,8 +56,9 @@ Workers = Annotated[
     int | None, Option(help="Number of processes that translate (default: one per core, one on a GPU).")
 ]
 Precision = Annotated[
-    str | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
+    PrecisionName | None, Option(help="fp32 (the default), or int8: faster on a CPU, but a few translations differ.")
 ]
 Engine = Annotated[
-    str, Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed.")
+    EngineChoice,
+    Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed."),
 ]

@@ -94,7 +94,6 @@ def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, st
 
 def run_table(folder: Path, result: "RunResult") -> None:
     """The outcome of a finished run: what was trained, its scores, a few translations, and what to try next."""
-    assert result.scores is not None, "a finished run has scores"
     run = RunFolder(folder)
     experiment, end = run.config().experiment, run.records(may_be_empty=True).end
     why = result.outcome.reason.describe(experiment.training)

@@ -77,7 +77,7 @@ def train(
     from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
 
     if out is not None and not print_config:
-        refuse_other_files(out)
+        refuse_other_files(out, start)
     if out is None and not print_config:
         raise ConfigError("name a new folder for the run, as in --out runs/mine")
     if minutes is not None and not minutes > 0:
@@ -99,7 +99,7 @@ def train(
     result = _run(
         loaded.experiment, out, device=device, workers=workers, stop_after=stop_after, tensorboard=tensorboard
     )
-    if result.scores is not None:
+    if result.scores_if_any is not None:
         from repose.cli.tables import run_table
         from repose.runs.next_steps import next_steps
 

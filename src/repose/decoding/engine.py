@@ -19,6 +19,7 @@ from repose.decoding.search import Ints, State, TokenHypothesis
 from repose.system.token_ids import PAD
 
 EngineName: TypeAlias = Literal["torch", "onnx"]
+EngineChoice: TypeAlias = Literal[EngineName, "auto"]
 Precision: TypeAlias = Literal["fp32", "int8"]
 
 

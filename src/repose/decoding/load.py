@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import graph_cache
-from repose.decoding.engine import Engine, EngineName, Precision
+from repose.decoding.engine import Engine, EngineChoice, Precision
 from repose.decoding.ensemble import Ensemble
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.options import SETTINGS, checked_settings
@@ -30,8 +30,8 @@ def load(
     folder: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     device: "str | torch.device" = "cpu",
     workers: int | None = None,
-    precision: str | None = None,
-    engine: str = "auto",
+    precision: Precision | None = None,
+    engine: EngineChoice = "auto",
 ) -> Translator:
     """A translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or one on a
     hub (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
@@ -52,9 +52,8 @@ def load(
     if isinstance(folder, Sequence) and not isinstance(folder, str):
         return _ensemble(folder, workers, device=device, precision=precision, engine=engine)
     device = device_name(device)
-    names = (*get_args(EngineName), "auto")
-    if engine not in names:
-        raise ConfigError(unknown("engine", engine, names))
+    if engine not in get_args(EngineChoice):
+        raise ConfigError(unknown("engine", engine, get_args(EngineChoice)))
     if precision not in (None, *get_args(Precision)):
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     if precision == "int8" and device != "cpu":
@@ -117,7 +116,9 @@ def _ensemble(folders: Sequence[str | os.PathLike[str]], workers: int | None, **
     return made
 
 
-def _of_graphs(folder: Path, engine: str, device: str, precision: str | None, workers: int | None) -> Translator:
+def _of_graphs(
+    folder: Path, engine: EngineChoice, device: str, precision: Precision | None, workers: int | None
+) -> Translator:
     """The translator of an export to ONNX."""
     if engine == "torch" or device != "cpu":
         raise ConfigError(f"{folder} holds ONNX graphs, which the engine onnx computes on a CPU: load the model itself")

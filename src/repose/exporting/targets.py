@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
@@ -26,7 +26,8 @@ from repose.system.files import checked_path, locked_or_busy, making_lock, repla
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 
-TARGETS: dict[str, str] = {
+TargetName: TypeAlias = Literal["onnx", "ctranslate2", "web"]
+TARGETS: dict[TargetName, str] = {
     "onnx": "repose.exporting.to_onnx",
     "ctranslate2": "repose.exporting.to_ctranslate2",
     "web": "repose.exporting.to_web",
@@ -38,7 +39,7 @@ WITH_CARD = ("onnx", "ctranslate2")
 """Targets whose folders programs load, from a hub as well."""
 
 
-def get_target(name: str) -> Target:
+def get_target(name: TargetName) -> Target:
     """The function of that target. Raises ConfigError where there is none."""
     if not isinstance(name, str) or name not in TARGETS:
         raise ConfigError(unknown("target", name, list(TARGETS)))
@@ -50,9 +51,9 @@ def get_target(name: str) -> Target:
 def export(
     run: str | os.PathLike[str],
     *,
-    to: str,
+    to: TargetName,
     out: str | os.PathLike[str],
-    precision: str = "fp32",
+    precision: Precision = "fp32",
     single_file: bool = False,
 ) -> Exported:
     """Write a trained model as a folder that another tool loads (docs/export.md).
@@ -71,7 +72,7 @@ def export(
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     if single_file and to not in IN_ONE_FILE:
         raise ConfigError(f"single_file is for the target {' or '.join(IN_ONE_FILE)}: leave it out")
-    options = Options("int8" if precision == "int8" else "fp32", single_file)
+    options = Options(precision, single_file)
     model, place = locate(checked_path("run", run)), checked_path("out", out)
     try:
         place = place.resolve()

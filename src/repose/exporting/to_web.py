@@ -22,6 +22,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from repose.data.language import names_of_pair
 from repose.data.tags import direction
 from repose.decoding.graph_cache import compare
@@ -92,17 +94,27 @@ def export(model: Path, out: Path, options: Options) -> Exported:
 
 
 def _shortened(model: Transformer, longest: int) -> Transformer:
-    """The model without positions beyond the `longest`, which take most of a small one's room."""
+    """The model without positions beyond the `longest`, which take most of a small one's room.
+
+    Raises ConfigError for one that computes something else then: whose tables, say, do not begin with what they hold of
+    the first position.
+    """
     architecture = model.architecture
     if architecture.max_length <= longest:
         return model
     cut = dataclasses.replace(architecture, max_length=longest)
-    shorter = Transformer(cut, src_vocab_size=model.src_vocab_size, tgt_vocab_size=model.tgt_vocab_size)
-    expected = shorter.state_dict()
-    shorter.load_state_dict(
-        {name: x[: len(expected[name])] if x.dim() else x for name, x in model.state_dict().items()}
-    )
-    return shorter.eval()
+    shorter = Transformer(cut, src_vocab_size=model.src_vocab_size, tgt_vocab_size=model.tgt_vocab_size).eval()
+    sizes = {name: x.shape for name, x in shorter.state_dict().items()}
+    shorter.load_state_dict({name: x[tuple(map(slice, sizes[name]))] for name, x in model.state_dict().items()})
+    src, tgt = (1 + torch.arange(longest)[None] % (n - 1) for n in (model.src_vocab_size, model.tgt_vocab_size))
+    with torch.no_grad():
+        is_same = torch.allclose(shorter(src, tgt), model(src, tgt), atol=1e-4)
+    if not is_same:
+        raise ConfigError(
+            f"a page has no positions beyond {longest}, and with positions = {architecture.positions!r} this model "
+            f"computes something else without them: train one with architecture.max_length = {longest}"
+        )
+    return shorter
 
 
 def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any]:

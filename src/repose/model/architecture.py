@@ -212,8 +212,12 @@ class Architecture:
                 return self.max_length * self.head_dim
             case "untied" | "untied_relative":
                 return self.max_length * self.d_model + 2 * self.d_model * inner
-            case kind:
-                return self.max_length * self.d_token if kind in POSITIONS_WITH_ROWS else 0
+            case "interleaved" | "halves" | "printed" | "learned" | "policy":
+                return self.max_length * self.d_token
+            case "alibi" | "t5" | "none":
+                return 0
+            case _:
+                assert_never(self.positions)
 
     def check_size(self, *vocab_sizes: int, max_bytes: int | None = None) -> None:
         """Raises ConfigError where the weights alone would take more than `max_bytes` (default: this machine's memory).

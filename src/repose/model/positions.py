@@ -3,13 +3,13 @@
 A stack has one `Positions` object, which answers every question about the order: what is added to, or set beside, the
 token embeddings (`rows`), how queries and keys turn (`turn`), what is added to the scores (`scores`), and by what
 products of queries and keys are scaled (`scale`). A new way is a subclass that overrides what it changes, and a
-line of `_CLASSES`.
+`case` in `positions_of`.
 """
 
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -253,20 +253,23 @@ def _longest(queries_at: Tensor, keys_at: Tensor) -> int | None:
     return int(max(queries_at.max(), keys_at.max())) + 1 if queries_at.device.type == "cpu" else None
 
 
-_CLASSES: dict[PositionsKind, type[Positions]] = {
-    "rotary": Rotary,
-    "alibi": Alibi,
-    "t5": T5Positions,
-    "untied": UntiedPositions,
-    "untied_relative": UntiedPositions,
-    "none": Positions,
-}
-
-
 def positions_of(a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] | None = None) -> Positions:
     """The positions of a stack. `table`: as for `TablePositions`."""
-    kind = _CLASSES.get(a.positions)
-    return TablePositions(a, causal=causal, table=table) if kind is None else kind(a, causal=causal)
+    match a.positions:
+        case "interleaved" | "halves" | "printed" | "learned" | "policy":
+            return TablePositions(a, causal=causal, table=table)
+        case "rotary":
+            return Rotary(a, causal=causal)
+        case "alibi":
+            return Alibi(a, causal=causal)
+        case "t5":
+            return T5Positions(a, causal=causal)
+        case "untied" | "untied_relative":
+            return UntiedPositions(a, causal=causal)
+        case "none":
+            return Positions(a, causal=causal)
+        case _:
+            assert_never(a.positions)
 
 
 def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "length width"]:
@@ -293,7 +296,7 @@ def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "le
             angles = (positions + 1) * 10000.0 ** (-2 * (columns + 1) / width)
             is_sine = columns < width // 2
         case _:
-            raise AssertionError(f"{kind} is no fixed encoding, nor has it a class in `_CLASSES`")
+            raise AssertionError(f"{kind} is no fixed encoding")
     return torch.where(is_sine, angles.sin(), angles.cos()).float()
 
 

@@ -88,7 +88,15 @@ class Transformer(nn.Module):
                 raise DataError(f"{name} should be a tensor of int64 token ids, one row per sentence, not {what}")
         if len(src) != len(tgt):
             raise DataError(f"there are {len(src)} sources and {len(tgt)} targets: give one target per source")
-        return self.decoder(tgt, self.encode(src))
+        try:
+            return self.decoder(tgt, self.encode(src))
+        except IndexError as error:  # looked into afterwards: to look before, a GPU would have to be waited for
+            for name, ids, size in (("src", src, self.src_vocab_size), ("tgt", tgt, self.tgt_vocab_size)):
+                if ids.min() < 0 or ids.max() >= size:
+                    raise DataError(
+                        f"{name} has token ids that are not among its vocabulary's: 0 to {size - 1}"
+                    ) from error
+            raise
 
     def encode(self, src: Int[Tensor, "B S"]) -> Memory:
         """The source, read once."""

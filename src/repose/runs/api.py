@@ -13,11 +13,12 @@ import numpy as np
 from repose.config.experiment import PATHS, SECTIONS, Experiment
 from repose.config.file import paths_made_absolute, to_toml
 from repose.data.readers import unpacked
+from repose.decoding.engine import EngineChoice, Precision
 from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder
+from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
 from repose.runs.run import RunResult, run
-from repose.saved_model.directory import read_config
+from repose.saved_model.directory import locate, read_config
 from repose.system.device import device_name
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable, checked_path
@@ -74,7 +75,7 @@ def train(
         raise ConfigError(
             "say is a function that takes a text, and stop a threading.Event: give such, or leave them out"
         )
-    refuse_other_files(folder)
+    refuse_other_files(folder, None if start is None else checked_path("start", start))
     if isinstance(corpus, Experiment):
         if any(given is not None for given in (valid, test, config, preset, settings, start, synthetic)):
             raise ConfigError("an Experiment has all settings: give it alone, with those that it is to have")
@@ -120,8 +121,8 @@ def evaluate(
     tokenize: str | None = None,
     device: str = "cpu",
     workers: int | None = None,
-    precision: str | None = None,
-    engine: str | None = None,
+    precision: Precision | None = None,
+    engine: EngineChoice | None = None,
     say: Say = say,
 ) -> dict[str, Any]:
     """Translates a test set and scores the translations, as `repose evaluate` does.
@@ -167,6 +168,8 @@ def evaluate(
         _check_spares_run(place, folder, split, options, of_files=given is not None)
     if RunFolder(folder).has_other_code:
         say(f"{folder}: begun {OTHER_CODE}")
+    for sentence in filter(None, (unfinished(locate(one)) for one in (folder, *others))):
+        say(sentence)
     return task_of_model(folder).score_model(folder, given, split, place, options)
 
 
@@ -249,13 +252,13 @@ def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOpt
         return
     if of_files:
         raise ConfigError(
-            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name with --split, "
-            "or choose another --out"
+            f"{run.scores_file(split)} is for the run's own set {split!r}: give these files another name (split), or "
+            "choose another folder"
         )
     if model.resolve() not in (run.path.resolve(), run.model.resolve()):
-        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another --out")
+        raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another folder")
     if options.ensemble:
-        raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another --out")
+        raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another folder")
     own, scores = run.best_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
@@ -265,5 +268,5 @@ def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOpt
     if theirs != asked:
         raise ConfigError(
             f"{run.scores_file(split)} holds the run's own scores ({theirs}), which others ({asked}) would replace: "
-            "choose another --out"
+            "choose another folder"
         )

@@ -56,8 +56,8 @@ def loaded_experiment(
         config, train = str(train[0]), []
     if len(train) > 2 and not all(may_follow(train[0], path) for path in train):
         raise ConfigError(
-            f"a corpus is two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files of one kind, and "
-            f"so is what stands after --valid and --test: these are {len(train)} files" + _why_several(train)
+            "a corpus, and a set to validate or test with, is two aligned text files, one TSV or CSV file, or JSONL, "
+            f"Parquet or TMX files of one kind: these are {len(train)} files" + _why_several(train)
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
@@ -102,7 +102,7 @@ def _why_several(files: Sequence[Path]) -> str:
     return (
         "; write settings without spaces, as in --set training.epochs=3"
         if is_setting
-        else "; put quotes around names with spaces"
+        else ", and not all of them are there: in a shell, put quotes around names with spaces"
     )
 
 
@@ -191,7 +191,10 @@ def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
         say("training is faster in bf16 on this processor: --set training.precision=bf16")
 
 
-def refuse_other_files(out: Path) -> None:
-    """Raise ConfigError where a folder holds something, and no run."""
-    if (found := RunFolder(out).other_file()) is not None:
-        raise ConfigError(f"{out} holds {found} and no run: choose another --out")
+def refuse_other_files(out: Path, start: Path | None = None) -> None:
+    """Raise ConfigError where a folder holds something, and no run; or the model to begin with, whose run it is."""
+    run = RunFolder(out)
+    if (found := run.other_file()) is not None:
+        raise ConfigError(f"{out} holds {found} and no run: choose another folder")
+    if start is not None and start.resolve() in (run.path.resolve(), run.model.resolve()):
+        raise ConfigError(f"{out} is where to train, and holds the model to begin with: choose another folder for one")

@@ -54,18 +54,18 @@ def claim(
         if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
-                "another --out, name what it was begun with, or measure it with `repose evaluate`"
+                "another folder, name what it was begun with, or measure it with `repose evaluate`"
             )
         if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
             name, was, now = otherwise
             raise CheckpointError(
-                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another --out, or that value"
+                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another folder, or that value"
             )
         return
     if (held := run.other_run(identity, by_scores=True)) is not None:
         raise CheckpointError(
             f"{folder} has no {run.config_file.name}, but holds what run {held} trained, and these settings and data "
-            f"make run {identity}: choose another --out, or the settings of that run"
+            f"make run {identity}: choose another folder, or the settings of that run"
         )
     versions = {module.__name__: module.__version__ for module in (torch, tokenizers, numpy)}
     versions = {"repose": __version__, **versions, "python": platform.python_version(), "code": model_code()}
@@ -87,27 +87,27 @@ def _holds_another(
     folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
 ) -> str:
     """The sentence about a folder that holds another run than the one that is asked for."""
-    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {quoted(folder)}"
+    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {quoted(folder)}, or start in Python"
     same_data = not _differing_data(theirs, digests)
     if same_data and settings == {"training.max_hours"}:
         hours = (of.training.max_hours for of in (theirs.experiment, experiment))
-        was, now = ("without --minutes" if of is None else f"with --minutes {60 * of:.4g}" for of in hours)
+        was, now = ("without a limit of time" if of is None else f"with a limit of {60 * of:.4g} min" for of in hours)
         return (
             f"{folder} was begun {was}, not {now}: a limit of time is part of a training, since its learning rate "
-            "follows it, and cannot be changed later; begin anew with another --out, or train the weights further with "
-            f"another --out and {further}"
+            "follows it, and cannot be changed later; begin anew in another folder, or train the weights further in "
+            f"one ({further})"
         )
     same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
     files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
     if not settings and files and same_version and _other_sets(theirs, digests):
         return (
             f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
-            "resume it, or begin anew with another --out"
+            "resume it, or begin anew in another folder"
         )
     return (
         f"{folder} holds run {theirs.run_id}, and these settings and data would make run {identity} "
-        f"({_differences(theirs, experiment, digests)}): choose another --out, or the settings of that run"
-    ) + f"; to train its weights further, give {further} and another --out" * (
+        f"({_differences(theirs, experiment, digests)}): choose another folder, or the settings of that run"
+    ) + f"; to train its weights further, do so in another folder ({further})" * (
         same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains
     )
 

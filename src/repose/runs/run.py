@@ -20,7 +20,7 @@ from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig,
 from repose.runs.records import EndReason, Record, RunStatus
 from repose.saved_model import directory as model_dir
 from repose.system.device import available_cores, check_workers
-from repose.system.errors import ConfigError
+from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.system.terminal import Say, counted
@@ -46,12 +46,21 @@ class RunResult:
     outcome: Outcome
     run_id: str
     """"" where it was stopped before its data was prepared."""
-    scores: dict[str, Any] | None
-    """Content of scores.test.json (of the validation set where there is no test set); None while not done, and on all
-    workers of an outer launcher but the first."""
+    scores_if_any: dict[str, Any] | None
+    """The `scores`; None while not done, and on all workers of an outer launcher but the first."""
 
     def __fspath__(self) -> str:
         return str(self.folder)  # so that it can be given wherever a run directory can
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        """Content of scores.test.json (of the validation set where there is no test set). Raises ReposeError where
+        there are none."""
+        if self.scores_if_any is not None:
+            return self.scores_if_any
+        if self.outcome.status is RunStatus.DONE:
+            raise ReposeError(f"the scores of {self.folder} are with the first of its processes: ask for them there")
+        raise ReposeError(f"{self.folder} has no scores before its training is over: train there again, and it goes on")
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -61,7 +70,8 @@ class RunResult:
         return run.records(may_be_empty=True).training if run.metrics_file.exists() else ()
 
     def __repr__(self) -> str:
-        main = "" if self.scores is None else f", scores of {', '.join(self.scores.get('decoded', self.scores))}"
+        scores = self.scores_if_any
+        main = "" if scores is None else f", scores of {', '.join(scores.get('decoded', scores))}"
         return f"RunResult({str(self.folder)!r}, {self.outcome.status} at update {self.outcome.update}{main})"
 
 
@@ -166,7 +176,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     if (start := experiment.training.init_from) is not None:
         _tell_of_trained_on(Path(start), data, say)
     if RunFolder(folder).has_other_code:
-        say(f"{folder}: begun {OTHER_CODE}: another --out trains it anew")
+        say(f"{folder}: begun {OTHER_CODE}: train it anew in another folder")
     return data, table, identity
 
 

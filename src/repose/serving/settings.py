@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from repose.config.experiment import MAX_BEAM_SIZE
+from repose.decoding.engine import EngineChoice, Precision
 from repose.system.errors import ConfigError
 
 NO_LIMIT = -1
@@ -136,9 +137,9 @@ class ServeSettings:
     workers: int | None = None
     """Processes that translate. None: one per core on a CPU, one on any other device."""
     device: str = "cpu"
-    precision: str | None = None
+    precision: Precision | None = None
     """None: fp32, or as exported."""
-    engine: str = "auto"
+    engine: EngineChoice = "auto"
     """torch, onnx, or auto: the faster one that is there."""
     beam_size: int | None = None
     """None: the model's."""

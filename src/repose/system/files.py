@@ -65,7 +65,11 @@ def checked_path(name: str, value: object) -> Path:
             return Path(os.fsdecode(value))
     except UnicodeEncodeError:  # a lone surrogate
         pass
-    raise ConfigError(f"{name} is {value!a:.60}, but must be the path of a folder")
+    shown = f"{value!a}"
+    if len(shown) > 60:
+        shown = f"an object of the class {type(value).__name__}"
+    remedy = ": save it to one first, with its method save" if hasattr(value, "save") else ""
+    raise ConfigError(f"{name} is {shown}, but must be the path of a folder{remedy}")
 
 
 def check_writable(folder: Path) -> None:

@@ -20,6 +20,7 @@ from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment
 from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
+from repose.decoding.engine import EngineChoice, Precision
 from repose.evaluation.metrics import decoding_name
 from repose.evaluation.ratio import RatioStatistics, write_ratio
 from repose.model.architecture import DROPOUTS, Architecture
@@ -63,9 +64,9 @@ class EvaluationOptions(NamedTuple):
     """sacreBLEU's tokenizer; None is the one for the references."""
     device: str = "cpu"
     workers: int | None = None
-    precision: str | None = None
+    precision: Precision | None = None
     """None is fp32, or that of an export."""
-    engine: str | None = None
+    engine: EngineChoice | None = None
     """What computes (`repose.load`); None is torch, or onnx for an export."""
     src_field: str | None = None
     tgt_field: str | None = None

@@ -166,8 +166,9 @@ def _on(device: torch.device, local_rank: int) -> Iterator[torch.device]:
 
 
 def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend, excepthook = "nccl" if device.type == "cuda" else "gloo", sys.excepthook
     dist.init_process_group(backend, rank=rank, world_size=size, timeout=TIMEOUT, **place)
+    sys.excepthook = excepthook  # torch has put its own there, by which the caller's later errors begin with "[rank0]:"
 
 
 @contextlib.contextmanager
