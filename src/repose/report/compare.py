@@ -13,7 +13,7 @@ from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import method_of, read_runs
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, Remarks, left_out, small_sets
-from repose.report.significance import notes_of, systems_of
+from repose.report.significance import neither_translates, notes_of, systems_of
 from repose.report.tables_settings import confounded, mixed_code
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
@@ -29,9 +29,9 @@ class Comparison:
     `decoding`: whose translations are scored, "greedy" or a beam such as "beam4". `num_sentences`: of the test set.
     `scores`, `other_scores`: of each run of the system, and of the other. `sentences`: the difference of the means over
     runs; its interval and p are of other test sentences (paired bootstrap). `seeds`: the same difference; its interval
-    and p are of other trainings (Welch), and it is None with one run of either. `notes`: what to bear in mind, in
-    sentences, as under the tables of a report: that the two were not trained alike, that neither translates, or that
-    the test set is small.
+    and p are of other trainings (Welch), and it is None with one run of either. `neither_translates`: both score below
+    1 BLEU and 25 chrF, so that the difference says nothing. `notes`: what to bear in mind, in sentences, as under the
+    tables of a report: that the two were not trained alike, that neither translates, or that the test set is small.
     """
 
     metric: Metric
@@ -41,12 +41,16 @@ class Comparison:
     other_scores: tuple[float, ...]
     sentences: Difference
     seeds: SeedInterval | None
+    neither_translates: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def safe(self) -> bool:
-        """Whether both p are at or below 0.05. They are not corrected for how many comparisons you make."""
-        return self.seeds is not None and max(self.sentences.p, self.seeds.p) <= LEVEL
+        """Whether both p are at or below 0.05, and at least one of the two translates. The p are not corrected for how
+        many comparisons you make."""
+        if self.seeds is None or self.neither_translates:
+            return False
+        return max(self.sentences.p, self.seeds.p) <= LEVEL
 
 
 def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str | None = None) -> Comparison:
@@ -103,10 +107,19 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     scores, others = (side.scores(metric) for side in (system, other))
     resampled = (resample(side.statistics, metric) for side in (system, other))
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
-    tested = compare_resampled(*resampled), welch(scores, others)
     notes = [confounded(system.runs, other.runs), *mixed_code([*system.runs, *other.runs]), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
-    return Comparison(metric, decoding, number, tuple(scores), tuple(others), *tested, tuple(filter(None, notes)))
+    return Comparison(
+        metric,
+        decoding,
+        number,
+        scores=tuple(scores),
+        other_scores=tuple(others),
+        sentences=compare_resampled(*resampled),
+        seeds=welch(scores, others),
+        neither_translates=neither_translates(pair),
+        notes=tuple(filter(None, notes)),
+    )
 
 
 def _folders(name: str, runs: Runs) -> list[Path]:

@@ -51,6 +51,20 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert note.startswith("repose/model or repose/training was changed between these runs, begun with bbbbbbbbbbbb ")
 
 
+def test_no_difference_is_safe_where_neither_translates(made: Any) -> None:
+    _, references = made.data().text("test")
+    base, dead, mute = (
+        [made.add(system, seed=seed, hypotheses=[*lines[: 80 - seed], *["a"] * (1 + seed)]) for seed in (0, 1)]
+        for system, lines in (("base", references), ("dead", ["tree"] * 81), ("mute", ["on"] * 81))
+    )
+    found = repose.compare(dead, mute, metric="chrf")
+    assert found.seeds is not None
+    assert max(found.sentences.p, found.seeds.p) <= 0.05
+    assert (found.neither_translates, found.safe) == (True, False)
+    found = repose.compare(base, mute, metric="chrf")
+    assert (found.neither_translates, found.safe) == (False, True)
+
+
 def test_what_cannot_be_compared_is_told(made: Any) -> None:
     base, good = made.add("base"), made.add("good")
     other = made.corpus("news").add("base", corpus="news")
