@@ -57,7 +57,7 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     """Tests whether a system is better than another, as `repose report` does for all those of a grid.
 
     `system`, `other`: the directories of finished runs of each, as many as there are seeds. `metric`: "bleu" or "chrf".
-    `decoding`: "greedy", or by default the search that each run was trained with, such as "beam4".
+    `decoding`: "greedy", or the search that the runs are compared by, such as "beam4", which is the default.
 
     Correct p for the number of comparisons that you make (`repose.evaluation.significance.holm`). Raises ConfigError
     for arguments that cannot be, CheckpointError for what is no run, and DataError for runs that cannot be compared:
@@ -66,8 +66,6 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     """
     if metric not in get_args(Metric):
         raise ConfigError(unknown("metric", metric, get_args(Metric)))
-    if decoding not in (None, GREEDY):
-        raise ConfigError(f"decoding is {decoding!r}: give 'greedy', or leave it out for the search of the runs")
     folders = {name: _folders(name, runs) for name, runs in (("system", system), ("other", other))}
     if twice := set(folders["system"]) & set(folders["other"]):
         raise ConfigError(f"{min(twice)} is on both sides: name it once")
@@ -90,15 +88,17 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     runs = [replace(run, group=name) for name, side in sides.items() for run in side]
     if len(corpora := {run.corpus for run in runs}) > 1:
         raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare those of one")
+    usual = {decoding_of(run) for run in runs}
+    names = sorted({*usual, GREEDY})
+    if decoding is not None and decoding not in names:
+        raise ConfigError(f"decoding is {decoding!r}: these runs can be compared by {' or '.join(names)}")
     remarks, reasons = Remarks(), dict[str, list[str]]()
     systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks)
-    if decoding == GREEDY:
+    if decoding not in (None, *usual):
         systems = [one for system in systems if (one := system.by_greedy(reasons)) is not None]
     if said := [*remarks.of_scores, *remarks.of_texts, *left_out(reasons)]:
         raise DataError(said[0].removesuffix("."))
     by_name = {one.group: one for one in systems}
-    if len(by_name) < len(sides):
-        raise DataError("the runs were scored with greedy search alone, or never with it: leave decoding out")
     return _tested(Pair(*(by_name[name] for name in sides)), metric)
 
 
