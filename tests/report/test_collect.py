@@ -17,6 +17,7 @@ from repose.report.figures import score
 from repose.report.naming import _apart, folder_name
 from repose.report.tables_scores import scores_table
 from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, EndRecord, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -420,6 +421,11 @@ def test_a_run_that_is_limited_by_updates_is_so_far_by_updates(make_run: Any) ->
     folder = make_run("x-s0", [2.0], bleu=None, settings=["training.epochs=2", "training.updates=1500"])
     (problem,) = read_runs([folder]).problems
     assert "(10 of 1,500 updates)" in problem
+    end = EndRecord(status=RunStatus.STOPPED, reason=EndReason.STOP_AFTER, update=14, epoch=2, seconds=1.0, at="")
+    with (folder / "metrics.jsonl").open("a") as metrics:
+        metrics.write(json.dumps(end.to_json()) + "\n")
+    (problem,) = read_runs([folder]).problems
+    assert "(14 of 1,500 updates)" in problem, "though nothing was recorded after the tenth"
 
 
 def test_a_record_that_was_half_written_is_left_out(make_run: Any) -> None:

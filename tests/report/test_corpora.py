@@ -110,7 +110,7 @@ def test_losses_on_unlike_validation_sets_are_not_ranked(make_run: Any, tmp_path
     assert runs.corpora == ("w",)
     table = scores_table(runs)
     best = {table.columns[i].name for row in table.rows for i, cell in enumerate(row) if cell.best}
-    assert best == {"BLEU greedy", "BLEU beam 4", "chrF greedy", "chrF beam 4"}
+    assert best == {"BLEU greedy", "BLEU beam 4"}, "chrF does not differ"
 
 
 def test_a_text_in_one_language_is_called_by_it_once(make_run: Any, tmp_path: Path) -> None:

@@ -171,7 +171,10 @@ def test_equal_scores_are_both_the_best(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0], bleu=20.01, settings=ONE)
     make_run("b-s0", [3.0], bleu=20.04)
     table = scores_table(read_runs([tmp_path]))
-    assert all(cells(table, name)["BLEU greedy"].best for name in ("a", "b"))
+    assert not any(cells(table, name)["BLEU greedy"].best for name in ("a", "b")), "where nothing differs, none is"
+    make_run("c-s0", [4.0], bleu=19.0, settings={"training.batch_size=200"})
+    table = scores_table(read_runs([tmp_path]))
+    assert [cells(table, name)["BLEU greedy"].best for name in ("a", "b", "c")] == [True, True, False]
 
 
 def test_fewer_runs_than_the_row_has_are_said(make_run: Any, tmp_path: Path) -> None:

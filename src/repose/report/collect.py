@@ -303,7 +303,7 @@ def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:
     """A sentence about each run whose training ended before its learning rate had reached the peak."""
     found = []
     for run in runs:
-        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.training[-1]["update"])):
+        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.updates)):
             found.append(f"{run.name}: {warning}.")
     return found
 
@@ -432,7 +432,7 @@ def _unfinished(run: ReportRun) -> str:
     training, epochs = run.experiment.training, len(run.of_kind("epoch"))
     so_far = f"{epochs} of {counted(training.epochs, 'epoch')}" if training.epochs else counted(epochs, "epoch")
     if training.updates:
-        so_far = f"{run.records.training[-1]['update']:,} of {training.updates:,} updates"
+        so_far = f"{run.records.updates:,} of {training.updates:,} updates"
     return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
 
 

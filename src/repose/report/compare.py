@@ -13,7 +13,7 @@ from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import method_of, read_runs
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, Remarks, left_out, small_sets
-from repose.report.significance import notes_of, systems_of
+from repose.report.significance import neither_translates, notes_of, systems_of
 from repose.report.tables_settings import confounded, mixed_code
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
@@ -29,9 +29,9 @@ class Comparison:
     `decoding`: whose translations are scored, "greedy" or a beam such as "beam4". `num_sentences`: of the test set.
     `scores`, `other_scores`: of each run of the system, and of the other. `sentences`: the difference of the means over
     runs; its interval and p are of other test sentences (paired bootstrap). `seeds`: the same difference; its interval
-    and p are of other trainings (Welch), and it is None with one run of either. `notes`: what to bear in mind, in
-    sentences, as under the tables of a report: that the two were not trained alike, that neither translates, or that
-    the test set is small.
+    and p are of other trainings (Welch), and it is None with one run of either. `neither_translates`: both score below
+    1 BLEU and 25 chrF, so that the difference says nothing. `notes`: what to bear in mind, in sentences, as under the
+    tables of a report: that the two were not trained alike, that neither translates, or that the test set is small.
     """
 
     metric: Metric
@@ -41,12 +41,16 @@ class Comparison:
     other_scores: tuple[float, ...]
     sentences: Difference
     seeds: SeedInterval | None
+    neither_translates: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def safe(self) -> bool:
-        """Whether both p are at or below 0.05. They are not corrected for how many comparisons you make."""
-        return self.seeds is not None and max(self.sentences.p, self.seeds.p) <= LEVEL
+        """Whether both p are at or below 0.05, and at least one of the two translates. The p are not corrected for how
+        many comparisons you make."""
+        if self.seeds is None or self.neither_translates:
+            return False
+        return max(self.sentences.p, self.seeds.p) <= LEVEL
 
 
 def compare(
@@ -55,7 +59,7 @@ def compare(
     """Tests whether a system is better than another, as `repose report` does for all those of a grid.
 
     `system`, `other`: the directories of finished runs of each, as many as there are seeds. `metric`: "bleu" or "chrf".
-    `decoding`: "greedy", or by default the search that each run was trained with, such as "beam4".
+    `decoding`: "greedy", or the search that the runs are compared by, such as "beam4", which is the default.
 
     Correct p for the number of comparisons that you make (`repose.evaluation.significance.holm`). Raises ConfigError
     for arguments that cannot be, CheckpointError for what is no run, and DataError for runs that cannot be compared:
@@ -64,8 +68,6 @@ def compare(
     """
     if metric not in get_args(Metric):
         raise ConfigError(unknown("metric", metric, get_args(Metric)))
-    if decoding not in (None, GREEDY):
-        raise ConfigError(f"decoding is {decoding!r}: give 'greedy', or leave it out for the search of the runs")
     folders = {name: _folders(name, runs) for name, runs in (("system", system), ("other", other))}
     if twice := set(folders["system"]) & set(folders["other"]):
         raise ConfigError(f"{min(twice)} is on both sides: name it once")
@@ -88,15 +90,17 @@ def compare(
     runs = [replace(run, group=name) for name, side in sides.items() for run in side]
     if len(corpora := {run.corpus for run in runs}) > 1:
         raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare those of one")
+    usual = {decoding_of(run) for run in runs}
+    names = sorted({*usual, GREEDY})
+    if decoding is not None and decoding not in names:
+        raise ConfigError(f"decoding is {decoding!r}: these runs can be compared by {' or '.join(names)}")
     remarks, reasons = Remarks(), dict[str, list[str]]()
     systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks)
-    if decoding == GREEDY:
+    if decoding not in (None, *usual):
         systems = [one for system in systems if (one := system.by_greedy(reasons)) is not None]
     if said := [*remarks.of_scores, *remarks.of_texts, *left_out(reasons)]:
         raise DataError(said[0].removesuffix("."))
     by_name = {one.group: one for one in systems}
-    if len(by_name) < len(sides):
-        raise DataError("the runs were scored with greedy search alone, or never with it: leave decoding out")
     return _tested(Pair(*(by_name[name] for name in sides)), metric)
 
 
@@ -105,10 +109,19 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     scores, others = (side.scores(metric) for side in (system, other))
     resampled = (resample(side.statistics, metric) for side in (system, other))
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
-    tested = compare_resampled(*resampled), welch(scores, others)
     notes = [confounded(system.runs, other.runs), *mixed_code([*system.runs, *other.runs]), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
-    return Comparison(metric, decoding, number, tuple(scores), tuple(others), *tested, tuple(filter(None, notes)))
+    return Comparison(
+        metric,
+        decoding,
+        number,
+        scores=tuple(scores),
+        other_scores=tuple(others),
+        sentences=compare_resampled(*resampled),
+        seeds=welch(scores, others),
+        neither_translates=neither_translates(pair),
+        notes=tuple(filter(None, notes)),
+    )
 
 
 def _folders(name: str, runs: Runs) -> list[Path]:

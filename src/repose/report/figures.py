@@ -194,11 +194,6 @@ def epochs(run: ReportRun) -> int:
     return len({record["epoch"] for record in run.of_kind("epoch")})
 
 
-def updates(run: ReportRun) -> int:
-    """Optimizer steps until the last record."""
-    return int(run.records.training[-1]["update"])
-
-
 def vocabularies(run: ReportRun) -> tuple[int, int] | None:
     """Source and target tokens of the vocabularies of a translation model."""
     found = {} if run.records.data is None else run.records.data.vocabulary

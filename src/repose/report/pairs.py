@@ -195,8 +195,8 @@ def bootstrap_table(
 ) -> Table:
     """The paired bootstrap of each pair, corrected over all rows, and whether the scores of its seeds agree.
 
-    `resample` gives a system's figure in that many resamples, `notes` what is said of a pair's difference. `words` are
-    for the caption, and what else `pair_table` takes.
+    `resample` gives a system's figure in that many resamples, `notes` why a pair's difference says nothing, if so: it
+    is not marked then, nor said to be agreed on. `words` are for the caption, and what else `pair_table` takes.
     """
     number, form = _num_resamples(pairs), f"+.{digits}f"
     systems = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
@@ -210,8 +210,8 @@ def bootstrap_table(
             number_cell(one.value, form, notes=notes(pair)),
             *(number_cell(value, form) for value in (one.low, one.high)),
             p_cell(one.p),
-            p_cell(p, corrected=True),
-            agree_cell(seeds, one.value),
+            p_cell(p, marked=not notes(pair)),
+            agree_cell(seeds, one.value, notes=notes(pair)),
         ]
         for pair, one, p, seeds in zip(pairs, found, corrected, by_seeds, strict=True)
     ]
@@ -253,7 +253,7 @@ def _seed_cells(
     if found is None:
         return [*means, difference, *[Cell(NONE, notes=[_NO_INTERVAL])] * 4]
     ends = [number_cell(value, form) for value in (found.interval.low, found.interval.high)]
-    return [*means, difference, *ends, p_cell(found.interval.p), p_cell(found.p, corrected=True)]
+    return [*means, difference, *ends, p_cell(found.interval.p), p_cell(found.p, marked=not notes)]
 
 
 @dataclass(frozen=True)
@@ -308,9 +308,9 @@ def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
     return Cell(f"{value:{form}}".replace("-", "−"), float(value), notes=notes)
 
 
-def p_cell(value: float, *, corrected: bool = False) -> Cell:
-    """A p value; a corrected one is noted where it is small."""
-    notes = [_SIGNIFICANT] * (corrected and value <= testing.LEVEL)
+def p_cell(value: float, *, marked: bool = False) -> Cell:
+    """A p value; where corrected ones are `marked`, those that are small have a note."""
+    notes = [_SIGNIFICANT] * (marked and value <= testing.LEVEL)
     return Cell(shown_p(value), value, notes=notes)
 
 
@@ -319,10 +319,11 @@ def shown_p(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def agree_cell(found: OfSeeds | None, value: float) -> Cell:
-    """Whether other seeds would leave the sign of a difference as it is, corrected for the number of rows."""
-    if found is None:
-        return Cell(NONE)
+def agree_cell(found: OfSeeds | None, value: float, notes: Sequence[str] = ()) -> Cell:
+    """Whether other seeds would leave the sign of a difference as it is, corrected for the number of rows. `notes`: why
+    the difference says nothing, if so."""
+    if found is None or notes:
+        return Cell(NONE, notes=notes)
     return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
 
 

@@ -430,7 +430,7 @@ def _enhanced_marks(runs: Sequence[ReportRun]) -> list[str]:
         if run.experiment.corpus.splits == "given":
             sentences.append("The published split here, a random one in the paper.")
         if figures.epochs(run) < 1000:
-            sentences.append(f"{figures.updates(run):,} updates here; 1,000 epochs in the paper.")
+            sentences.append(f"{run.records.updates:,} updates here; 1,000 epochs in the paper.")
     return [sentence for sentence in sentences if sentence is not None]
 
 

@@ -86,9 +86,10 @@ def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceCompa
 
     The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
     chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed
-    nearest to this average, the first of several, with its own chrF. Sentences that repeat are taken once. Systems that
-    look ahead have no part. Where texts or translations are missing, the caption says so and there are no sentences; a
-    corpus with fewer than two systems has no entry.
+    nearest to this average, the first of several, with its own chrF. Sentences whose translations shown do not differ
+    in the same direction, as other seeds' do, are left out; those that repeat are taken once. Systems that look ahead
+    have no part. Where texts or translations are missing, the caption says so and there are no sentences; a corpus with
+    fewer than two systems has no entry.
     """
     runs = runs.translations
     found = []
@@ -121,15 +122,18 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: in
     else:
         means = [one.mean(axis=0) for one in seeds]
         nearest = [np.abs(one - mean).argmin(axis=0) for one, mean in zip(seeds, means, strict=True)]
+        scores = [one[seed, np.arange(len(seed))] for one, seed in zip(seeds, nearest, strict=True)]
+        gains, shown = means[1] - means[0], scores[1] - scores[0]
+        gains = np.where(gains * shown > 0, gains, 0.0)
         sentences = tuple(
             Sentence(
                 number=i + 1,
                 src=sources[i],
                 reference=references[i],
                 hypotheses=(hypotheses[0][nearest[0][i]][i], hypotheses[1][nearest[1][i]][i]),
-                scores=(float(seeds[0][nearest[0][i], i]), float(seeds[1][nearest[1][i], i])),
+                scores=(float(scores[0][i]), float(scores[1][i])),
             )
-            for i in _most_different(means[1] - means[0], list(zip(sources, references, strict=True)), number)
+            for i in _most_different(gains, list(zip(sources, references, strict=True)), number)
         )
         caption = _caption(pair, number) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
     return SentenceComparison(
@@ -166,7 +170,8 @@ def _caption(pair: tuple[ComparedSystem, ComparedSystem], number: int) -> str:
     first, second = (system.group for system in pair)
     many = max(len(system.runs) for system in pair) > 1
     over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""
+    left_out = " Sentences whose translations shown do not differ in the same direction are left out." if many else ""
     return (
         f"Up to {number} test sentences where {second} gains most on {first}, and up to {number} where it loses most, "
-        f"in sentence-level chrF{over}. They are the extremes, not a sample."
+        f"in sentence-level chrF{over}.{left_out} They are the extremes, not a sample."
     )

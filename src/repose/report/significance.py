@@ -44,7 +44,8 @@ from repose.system.errors import DataError, ReposeError
 DEAD, DEAD_CHRF = 1.0, 25.0
 """BLEU and chrF below which a model does not translate."""
 _NEITHER = (
-    "Both systems score below 1 BLEU and 25 chrF: neither translates, and no difference between them says anything."
+    "Both systems score below 1 BLEU and 25 chrF: neither translates, and no difference between their scores says "
+    "anything."
 )
 
 
@@ -229,7 +230,7 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
             *name_cells(pair),
             number_cell(one.difference, "+.2f", notes=notes_of(pair)),
             p_cell(one.p),
-            p_cell(p, corrected=True),
+            p_cell(p, marked=not notes_of(pair)),
         ]
         for pair, one, p in zip(pairs, found, testing.holm([one.p for one in found]), strict=True)
     ]
@@ -239,8 +240,13 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
 
 
 def notes_of(pair: Pair) -> list[str]:
-    """On a difference where neither system translates."""
-    return [_NEITHER] * all(
+    """Why a difference says nothing: neither system translates."""
+    return [_NEITHER] * neither_translates(pair)
+
+
+def neither_translates(pair: Pair) -> bool:
+    """Whether a pair's scores are too low for their difference to say anything."""
+    return all(
         is_dead(fmean(side.scores("bleu")), fmean(side.scores("chrf") or [0.0])) for side in (pair.system, pair.other)
     )
 

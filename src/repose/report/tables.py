@@ -260,12 +260,12 @@ def _exact(row: Row, figure: Figure) -> str:
 
 
 def _best(rows: Sequence[tuple[Row, Mapping[str, Spread | None]]], figure: Figure) -> float | None:
-    """The best mean, as it is shown, of at least two rows of a corpus that may be compared."""
-    means = [
+    """The best mean, as it is shown, of the rows of a corpus that may be compared; None where these do not differ."""
+    means = {
         round(found.mean, figure.digits)
         for row, spreads in rows
         if row.comparable and (found := spreads[figure.name]) is not None and math.isfinite(found.mean)
-    ]
+    }
     unlike = figure.judged_by_tokens and len(tokenizers([row for row, _ in rows])) > 1
     several = len(figure.kinds([row for row, _ in rows if row.comparable])) > 1
     if not figure.better or len(means) < 2 or unlike or several:

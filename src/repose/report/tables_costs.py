@@ -25,7 +25,7 @@ def costs_table(runs: RunSet) -> Table:
     by_epochs = [
         tables.count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1),
         tables.count("epochs", lambda run: float(figures.epochs(run))),
-        tables.count("updates", lambda run: float(figures.updates(run))),
+        tables.count("updates", lambda run: float(run.records.updates)),
     ]
 
     def marks(row: tables.Row, figure: tables.Figure) -> list[str]:
@@ -75,7 +75,7 @@ def _state(run: ReportRun) -> str:
     state = "trained, not scored" if run.trained and not run.done else run.status
     epochs = figures.epochs(run)
     return (
-        f"{state} ({counted(epochs, 'epoch')})" if epochs else f"{state} ({figures.updates(run):,} updates, in epoch 1)"
+        f"{state} ({counted(epochs, 'epoch')})" if epochs else f"{state} ({run.records.updates:,} updates, in epoch 1)"
     )
 
 

@@ -171,13 +171,13 @@ def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
 
 def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
     """A row for each system; of those that may be compared, the best mean of a column is marked, ties included, if
-    all were scored alike."""
+    all were scored alike and differ."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
     judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
     alike = len({figures.kind_of_score(run, figures.decoding_of(run), "bleu") for run in judged}) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
-    best = [max((round(mean[place], _DIGITS) for mean in fair_means), default=0.0) for place in range(len(buckets))]
+    compared = [{round(mean[place], _DIGITS) for mean in fair_means} for place in range(len(buckets))]
     rows = []
     for group, mean, is_fair in zip(groups, means, fair, strict=True):
         longest = max(one.lengths.longest_trained for one in group)
@@ -185,7 +185,8 @@ def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket
         for place, bucket in enumerate(buckets):
             reasons = {_LONGER: in_tokens and bucket.shortest > longest, _FEW: bucket.small, _NOT_FAIR: not is_fair}
             notes = [reason for reason, holds in reasons.items() if holds]
-            is_best = is_fair and alike and sum(fair) > 1 and round(mean[place], _DIGITS) == best[place]
+            differ = alike and len(compared[place]) > 1
+            is_best = is_fair and differ and round(mean[place], _DIGITS) == max(compared[place])
             found = spread([one.values[place] for one in group])
             cells.append(spread_cell(found, _DIGITS, notes=notes, best=is_best))
         rows.append(cells)

@@ -112,7 +112,7 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
     names = ("name", "group", "corpus", "seed", "run_id", "status", "split", "task", "looks_ahead")
     measured = {
         "epochs": figures.epochs(run),
-        "updates": figures.updates(run),
+        "updates": run.records.updates,
         "train_loss": figures.train_loss(run),
         "valid_loss": figures.valid_loss(run),
         "perplexity": figures.perplexity(run),

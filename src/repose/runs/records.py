@@ -154,6 +154,11 @@ class Records:
         return tuple(record for record in self.training if record["kind"] == kind)
 
     @property
+    def updates(self) -> int:
+        """Optimizer steps taken, as far as is recorded: not each has figures, but the end says how many there were."""
+        return int(self.training[-1]["update"]) if self.end is None else self.end.update
+
+    @property
     def status(self) -> RunStatus:
         """How far the training is, which says nothing about scores."""
         return RunStatus.UNFINISHED if self.end is None else self.end.status

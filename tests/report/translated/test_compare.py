@@ -3,6 +3,7 @@
 import json
 import shutil
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,20 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert note.startswith("repose/model or repose/training was changed between these runs, begun with bbbbbbbbbbbb ")
 
 
+def test_no_difference_is_safe_where_neither_translates(made: Any) -> None:
+    _, references = made.data().text("test")
+    base, dead, mute = (
+        [made.add(system, seed=seed, hypotheses=[*lines[: 80 - seed], *["a"] * (1 + seed)]) for seed in (0, 1)]
+        for system, lines in (("base", references), ("dead", ["tree"] * 81), ("mute", ["on"] * 81))
+    )
+    found = repose.compare(dead, mute, metric="chrf")
+    assert found.seeds is not None
+    assert max(found.sentences.p, found.seeds.p) <= 0.05
+    assert (found.neither_translates, found.safe) == (True, False)
+    found = repose.compare(base, mute, metric="chrf")
+    assert (found.neither_translates, found.safe) == (False, True)
+
+
 def test_what_cannot_be_compared_is_told(made: Any) -> None:
     base, good = made.add("base"), made.add("good")
     other = made.corpus("news").add("base", corpus="news")
@@ -70,7 +85,7 @@ def test_what_cannot_be_compared_is_told(made: Any) -> None:
             repose.compare(*runs)
     with pytest.raises(ConfigError, match="metric 'ter'"):
         repose.compare(base, good, metric="ter")  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="decoding is 'beam9': give 'greedy'"):
+    with pytest.raises(ConfigError, match="decoding is 'beam9': these runs can be compared by beam4 or greedy"):
         repose.compare(base, good, decoding="beam9")
     (good / "state").mkdir()
     state = json.dumps({"done": None})
@@ -82,6 +97,27 @@ def test_what_cannot_be_compared_is_told(made: Any) -> None:
     (good / "hypotheses" / "test.beam4.txt").unlink()
     with pytest.raises(DataError, match="good-s0; "):
         repose.compare(base, good)
+
+
+def without(folder: Path, decoding: str) -> Path:
+    """A run whose translations of one search were never made."""
+    path = folder / "scores.test.json"
+    scores = json.loads(path.read_text())
+    del scores["decoded"][decoding]
+    path.write_text(json.dumps(scores))
+    return folder
+
+
+def test_the_decoding_of_a_comparison_can_be_given_back(made: Any) -> None:
+    pair = [made.add("base"), made.add("good")]
+    greedy = [without(made.add(name), "beam4") for name in ("one", "two")]
+    for runs, decodings in ((pair, (None, "beam4", "greedy")), (greedy, (None, "greedy"))):
+        for decoding in decodings:
+            found = repose.compare(*runs, decoding=decoding)
+            assert found.decoding == (decoding or decodings[1])
+            assert repose.compare(*runs, decoding=found.decoding) == found
+    with pytest.raises(DataError, match="good-s0; it has no scores of greedy translations"):
+        repose.compare(pair[0], without(pair[1], "greedy"), decoding="greedy")
 
 
 def test_a_copy_of_a_run_is_not_compared_with_it(made: Any) -> None:

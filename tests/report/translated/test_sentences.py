@@ -78,7 +78,7 @@ def test_the_largest_gains_and_losses_are_shown(made: Any) -> None:
 
 
 def test_seeds_are_averaged_and_the_typical_one_is_shown(made: Any) -> None:
-    """Sentence 5 is bad in one seed of three, sentence 9 somewhat worse in all: 9 differs more."""
+    """Sentence 5 is bad in one seed of three, sentence 9 somewhat worse in all: of 5, most seeds say the same."""
     _, references = lines_of(made)
     for seed in range(3):
         made.add("good", hypotheses=references, seed=seed)
@@ -89,14 +89,14 @@ def test_seeds_are_averaged_and_the_typical_one_is_shown(made: Any) -> None:
         made.add("base", hypotheses=lines, seed=seed)
     runs = made.runs("base")
     (found,) = side_by_side(runs)
-    assert [one.number for one in found.sentences] == [10, 6]
+    assert [one.number for one in found.sentences] == [10]
     kept = [hypotheses_of(run)[9] for run in runs.done("base", "tales")]
     scores = [chrf([line], [references[9]]).value for line in kept]
     typical = int(np.abs(np.array(scores) - np.mean(scores)).argmin())
     assert found.sentences[0].hypotheses[0] == kept[typical]
     assert found.sentences[0].scores[0] == pytest.approx(scores[typical])
-    assert found.sentences[1].hypotheses == (references[5], references[5]), "two seeds of three are right"
     assert "averaged over seeds" in found.caption
+    assert "do not differ in the same direction are left out" in found.caption
 
 
 def test_the_baseline_stands_beside_the_best_other(made: Any) -> None:

@@ -159,6 +159,28 @@ def test_two_systems_that_do_not_translate_are_noted(made: Any) -> None:
         assert noted == {("mute", "dead")}
 
 
+def test_a_difference_of_systems_that_do_not_translate_is_not_marked(made: Any) -> None:
+    """However sure it is: of two that repeat one word, one has the longer word."""
+    _, references = made.data().text("test")
+    for system, lines in (("base", references), ("dead", ["tree"] * 81), ("mute", ["on"] * 81)):
+        for seed in (0, 1):
+            made.add(system, seed=seed, hypotheses=[*lines[: 80 - seed], *["a"] * (1 + seed)])
+    found = tables(made, "base")
+    for name in ("significance-chrf", "seeds-chrf"):
+        rows = {(row[0].text, row[1].text): row for row in found[name].rows}
+        p = [one.name for one in found[name].columns].index("p (Holm)")
+        assert all(row[p].value <= 0.05 for row in rows.values())
+        assert {pair: row[p].notes != [] for pair, row in rows.items()} == {
+            ("dead", "base"): True,
+            ("mute", "base"): True,
+            ("mute", "dead"): False,
+        }
+    *translating, neither = found["significance-chrf"].rows
+    assert [row[-1].text for row in translating] == ["yes", "yes"]
+    assert neither[-1].text == "–"
+    assert neither[-1].notes == neither[4].notes, "which say why"
+
+
 def test_systems_that_were_trained_otherwise_are_noted(made: Any) -> None:
     made.add("base")
     made.add("slow", overrides=["training.learning_rate=0.5"])

@@ -128,6 +128,17 @@ def test_many_runs_without_lengths_are_three_names_and_a_number(made: Any, monke
     assert "Left out: tales-two-s0, tales-two-s1, tales-two-s2 and 2 more; its corpus is gone." in " ".join(table.keys)
 
 
+def test_equal_scores_are_the_best_where_others_are_lower(made: Any) -> None:
+    _, references = made.data().text("test")
+    for name in ("one", "two"):
+        made.add(name, hypotheses=references)
+    (table,) = length_tables(made.runs())
+    assert not any(cell.best for row in table.rows for cell in row)
+    made.add("three", wrong=0.4)
+    (table,) = length_tables(made.runs())
+    assert [row[1].best for row in table.rows[1:]] == [True, True, False]
+
+
 def test_scores_that_ignore_case_and_others_have_no_best(made: Any) -> None:
     made.add("one", wrong=0.4)
     made.add("two", wrong=0.2, lowercase=True)
