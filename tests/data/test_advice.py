@@ -20,6 +20,9 @@ def test_where_it_is() -> None:
     assert advice.where(entity) == "2 validation targets (2.0 %; first line 1,200: &apos;)"
     language = finding(Kind.LANGUAGE, 3, side="src", split="test", detail="fr")
     assert advice.where(language) == "3 of 100 long test sources (3.0 %; first line 1,200: fr)"
+    known = "44 test pairs of 40 or more characters (44 %; first line 1,200)"
+    assert advice.where(finding(Kind.TRAINED_ON, split="test", amount=40)) == known
+    assert advice.where(finding(Kind.TRAINED_ON, split="test")) == "44 test pairs (44 %; first line 1,200)"
     assert advice.where(finding(Kind.SLIPPED, amount=-1)).endswith("(44 %; from line 1,200 on, 1 line too early)")
     assert advice.where(finding(Kind.SLIPPED, amount=2)).endswith("2 lines too late)")
     assert "source empty, first line 1,200" in advice.where(finding(Kind.UNUSABLE, detail="source empty"))

@@ -359,9 +359,24 @@ def test_held_out_pairs_that_are_trained_on(tmp_path: Path) -> None:
     both = of_kind(found, Kind.TRAINED_ON)
     long_enough = len(test[5][0]) + len(test[5][1]) >= 40
     assert long_enough
-    assert [(one.split, one.count, one.of, one.line) for one in both] == [("test", 1, 100, 6)]
+    assert [(one.split, one.count, one.of, one.line, one.amount) for one in both] == [("test", 1, 100, 6, 40)]
     half = of_kind(found, Kind.HALF_TRAINED_ON)
-    assert [(one.split, one.count, one.line) for one in half] == [("test", 10, 11)]
+    assert [(one.split, one.count, one.line, one.amount) for one in half] == [("test", 10, 11, 40)]
+
+
+@pytest.mark.parametrize(("shared", "is_found"), [(19, False), (20, True), (100, True)])
+def test_many_short_pairs_in_two_sets_are_no_chance(shared: int, is_found: bool, tmp_path: Path) -> None:
+    short = [(f"is it {n}?", f"é {n}?") for n in range(300)]
+    found = {}
+    for name, other in (("train", "test"), ("valid", "test")):
+        write_pairs(tmp_path, name, short[:200])
+        write_pairs(tmp_path, other, short[200 - shared : 300 - shared])
+        write_pairs(tmp_path, "rest", sentences(100))
+        files = {n: PairReader([tmp_path / f"{n}.src", tmp_path / f"{n}.tgt"]) for n in (name, other, "rest")}
+        sets = {"train": files.get("train", files["rest"])} | {n: files[n] for n in (name, other)}
+        found[name] = [(one.kind, one.split, one.count, one.amount) for one in check_corpus(sets).findings]
+    for name, kind in (("train", Kind.TRAINED_ON), ("valid", Kind.VALIDATED_ON)):
+        assert ((kind, "test", shared, 0) in found[name]) is is_found
 
 
 def by_first_word(text: str) -> tuple[str, float]:

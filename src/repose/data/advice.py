@@ -140,6 +140,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
 }
 
 
+_IN_TWO_SETS = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
+
+
 def what(finding: Finding) -> str:
     """What was found, in a few words."""
     return _SENTENCES[finding.kind][0]
@@ -167,6 +170,8 @@ def where(finding: Finding) -> str:
     sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED)
     noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
     number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}" if sampled else counted(finding.count, noun)
+    if finding.kind in _IN_TWO_SETS and finding.amount:
+        number += f" of {finding.amount} or more characters"
     return f"{number} ({share(finding)}; {example})"
 
 

@@ -30,6 +30,8 @@ UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
 """A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
 SHORT_PAIR = 40
 """Characters of both sides together: everyone says "Thank you.", so shorter pairs may be in two sets."""
+OF_ANY_LENGTH = 0.2
+"""Share of a set's pairs in another set from which on short ones count, too: so many are no chance."""
 _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.REVERSED: 0.002,
     Kind.LANGUAGE: 0.005,
@@ -149,9 +151,9 @@ def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str =
     return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
 
 
-def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "") -> list[Finding]:
+def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "", amount: int = 0) -> list[Finding]:
     """The finding of the rows that a mask picks."""
-    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail)
+    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail, amount)
 
 
 def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -221,17 +223,24 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
 
 def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
     """What of a held-out set is in the training set."""
-    long = _long_enough(seen)
-    both = np.isin(_pair_keys(seen), _pair_keys(train)) & long
-    yield from _where(Kind.TRAINED_ON, "", both, seen.pairs)
+    both = np.isin(_pair_keys(seen), _pair_keys(train))
+    yield from _in_two_sets(Kind.TRAINED_ON, both, seen)
     one = [np.isin(seen.sides[side].keys, train.sides[side].keys) for side in SIDES]
-    yield from _where(Kind.HALF_TRAINED_ON, "", (one[0] | one[1]) & ~both & long, seen.pairs)
+    half = (one[0] | one[1]) & ~both & _long_enough(seen)
+    yield from _where(Kind.HALF_TRAINED_ON, "", half, seen.pairs, amount=SHORT_PAIR)
 
 
 def _validated_on(valid: CorpusStatistics, test: CorpusStatistics) -> Iterator[Finding]:
     """What of the test set is in the validation set."""
-    both = np.isin(_pair_keys(test), _pair_keys(valid)) & _long_enough(test)
-    yield from _where(Kind.VALIDATED_ON, "", both, test.pairs)
+    yield from _in_two_sets(Kind.VALIDATED_ON, np.isin(_pair_keys(test), _pair_keys(valid)), test)
+
+
+def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) -> list[Finding]:
+    """The finding of the pairs that a mask picks: of all, where they are many, or else of the long ones."""
+    mask = mask & (seen.sides["src"].lengths > 0)
+    if mask.sum() >= OF_ANY_LENGTH * seen.pairs:
+        return _where(kind, "", mask, seen.pairs)
+    return _where(kind, "", mask & _long_enough(seen), seen.pairs, amount=SHORT_PAIR)
 
 
 def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
