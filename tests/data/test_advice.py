@@ -20,6 +20,8 @@ def test_where_it_is() -> None:
     assert advice.where(entity) == "2 validation targets (2.0 %; first line 1,200: &apos;)"
     language = finding(Kind.LANGUAGE, 3, side="src", split="test", detail="fr")
     assert advice.where(language) == "3 of 100 long test sources (3.0 %; first line 1,200: fr)"
+    joined = finding(Kind.SWAPPED, 5, of=5, side="src", detail="ko", is_joined=True)
+    assert advice.where(joined).startswith("5 of 5 samples of several short training sources (100 %; first")
     known = "44 test pairs of 40 or more characters (44 %; first line 1,200)"
     assert advice.where(finding(Kind.TRAINED_ON, split="test", amount=40)) == known
     assert advice.where(finding(Kind.TRAINED_ON, split="test")) == "44 test pairs (44 %; first line 1,200)"

@@ -30,6 +30,11 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
         f"file, {NAME_COLUMNS}.",
     ),
+    Kind.MISNAMED: (
+        "In another language than the corpus is said to be in",
+        "Correct what says it (--src-lang and --tgt-lang, or the names of files or columns), or name the right files. "
+        "Nothing is wrong where the two languages are closely related and the text is what it is said to be.",
+    ),
     Kind.REVERSED: (
         "In the other direction than most: each side in the script of the other",
         "Swap source and target of these pairs, or of all others if these are right: a model learns one direction.",
@@ -167,9 +172,12 @@ def where(finding: Finding) -> str:
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
         Kind.UNUSABLE: finding.detail if ", first on " in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
-    sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED)
     noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
-    number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}" if sampled else counted(finding.count, noun)
+    number = counted(finding.count, noun)
+    if finding.is_joined:
+        number = f"{finding.count:,} of {counted(finding.of, 'sample')} of several short {noun}s"
+    elif finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED, Kind.MISNAMED):
+        number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}"
     if finding.kind in _IN_TWO_SETS and finding.amount:
         number += f" of {finding.amount} or more characters"
     return f"{number} ({share(finding)}; {example})"

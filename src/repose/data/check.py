@@ -5,7 +5,7 @@ trained on.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
-from repose.data.language import UNKNOWN, base_code
+from repose.data.language import UNKNOWN, known_languages, short_code
 from repose.data.pairs import SIDES, Side
 from repose.data.readers import PairReader, UnequalLinesError
 from repose.data.tables import names_columns
@@ -87,6 +87,12 @@ _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 """How probable a language must be, and of how many long lines some are looked at."""
 _FEWEST_DETECTED = 3
 """Long lines in one language by which a side is said to be in it."""
+_NO_LANGUAGE = "zxx"
+"""What py3langid calls text such as numbers."""
+_ALIKE_LANGUAGES = tuple(
+    frozenset(codes.split()) for codes in ("ar ary arz", "bs hr sr", "cs sk", "da nn no", "id ms", "wuu yue zh")
+)
+"""Those of which a text in one may well be taken for one in another."""
 
 
 def check_corpus(
@@ -112,7 +118,7 @@ def check_corpus(
         if identify is not None:
             is_unnamed = split == "train" and UNKNOWN in languages
             sure = _sure(seen, identify, fewest=1 if is_unnamed else _FEWEST_SAMPLED)
-            found += _languages(seen, sure, named)
+            found += _languages(seen, sure, identify, named)
             detected = _detected(sure) if split == "train" else detected
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
@@ -258,25 +264,35 @@ def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     sure: Sure = {}
     for side in SIDES:
         sample = lines if len(lines := seen.sample(side)) >= fewest else []
-        found = [(row, *identify(text)) for row, text in sample]
-        sure[side] = [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+        sure[side] = _certain(sample, identify)
     return sure
+
+
+def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> list[tuple[int, str]]:
+    """Rows of texts and the languages that they are in, where that is certain."""
+    found = [(row, *identify(text)) for row, text in texts]
+    return [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+
+
+def _most_common(found: Sequence[tuple[int, str]]) -> tuple[str, int]:
+    """The language of most rows, and how many these are."""
+    return next(iter(Counter(language for _, language in found).most_common(1)), (UNKNOWN, 0))
 
 
 def _detected(sure: Sure) -> tuple[str, str]:
     """The language that most of a side's long lines are in, if there are some such lines."""
     languages = {}
     for side, lines in sure.items():
-        language, count = next(iter(Counter(language for _, language in lines).most_common(1)), (UNKNOWN, 0))
+        language, count = _most_common(lines)
         languages[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
     return languages["src"], languages["tgt"]
 
 
-def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
-    """Languages of long lines: one of both sides, the other side's, or another than the side's."""
+def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
+    """One of both sides, another than the side's in some long lines, or another than the side is named by."""
     sure = {side: lines * (len(seen.sample(side)) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
-    usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
+    usual = {side: _most_common(lines) for side, lines in sure.items()}
 
     def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
         row = next(row for row, other in sure[side] if other == language)
@@ -286,14 +302,35 @@ def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> It
     if usual["src"][0] == usual["tgt"][0] != UNKNOWN:
         yield from lines_in(usual["tgt"][0], Kind.SAME_LANGUAGE, "tgt", of_pair=True)
         return
-    codes = [base_code(code) for code in named]
-    for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
-        main, count = usual[side]
-        if main == of_other != own and 2 * count > counts[side].total():
-            yield from lines_in(main, Kind.SWAPPED, side)
+    for side in SIDES:
         for language in counts[side]:
-            if language != main:
+            if language != usual[side][0]:
                 yield from lines_in(language, Kind.LANGUAGE, side)
+    yield from _misnamed(seen, sure, identify, named)
+
+
+def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
+    """A side that is named as in one language and is in another: most of its long lines are, or where these are few,
+    of its short ones, put together. A language that cannot be identified would always be taken for another."""
+    codes = [short_code(code) for code in named]
+    for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
+        is_joined = len(seen.sample(side)) < _FEWEST_SAMPLED
+        texts = seen.sides[side].joined.texts if is_joined else seen.sample(side)
+        found = _certain(texts, identify) if is_joined else sure[side]
+        main, count = _most_common(found)
+        if main in (own, _NO_LANGUAGE) or count < max(_FEWEST_DETECTED, len(texts) / 2):
+            continue
+        if own != UNKNOWN and own not in known_languages():
+            continue
+        if main == of_other:
+            kind = Kind.SWAPPED
+        elif own != UNKNOWN and not any({main, own} <= alike for alike in _ALIKE_LANGUAGES):
+            kind = Kind.MISNAMED
+        else:
+            continue
+        row = next(row for row, language in found if language == main)
+        for one in _finding(kind, side, count, len(texts), row, main):
+            yield replace(one, is_joined=is_joined)
 
 
 def _pair_keys(seen: CorpusStatistics) -> NDArray[np.int64]:

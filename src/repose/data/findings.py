@@ -21,6 +21,8 @@ class Kind(enum.StrEnum):
     """Both sides are in the language `detail`; `count` and `of` are of a sample of long lines."""
     SWAPPED = "swapped"
     """A side in the language `detail`, which is the other side's; of a sample, likewise."""
+    MISNAMED = "misnamed"
+    """A side in the language `detail`, which is neither the one that it is named by nor the other side's; likewise."""
     REVERSED = "reversed"
     """Pairs whose source is in the script of the other targets, and whose target in that of the other sources; the
     first is `detail`, as "Latin to Greek"."""
@@ -98,6 +100,8 @@ class Finding:
     """ "row" or "unit" of a file whose pairs are no lines; "" of one whose are."""
     detail: str = ""
     amount: int = 0
+    is_joined: bool = False
+    """Whether `count` and `of` are of texts that are several short lines put together, in the place of long lines."""
 
     @property
     def share(self) -> float:
