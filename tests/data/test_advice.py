@@ -36,6 +36,13 @@ def test_where_it_is() -> None:
     assert advice.share(finding(Kind.CONTROL, 1, of=29_000)) == "0.0034 %"
 
 
+def test_how_sides_are_named_goes_by_the_kind_of_file() -> None:
+    by_fields = "(--src-field and --tgt-field"
+    assert advice.name_sides("jsonl").endswith(f"{by_fields})")
+    assert advice.name_sides("csv").endswith(f"{by_fields}, or a first line that names both columns)")
+    assert advice.name_sides("tmx").endswith(f"{by_fields}, or --src-lang and --tgt-lang)")
+
+
 def test_a_tokenised_corpus_that_is_meant_to_be() -> None:
     assert "pretokenized" in advice.what_to_do(finding(Kind.TOKENISED))
     assert "tok:none" in advice.what_to_do(finding(Kind.TOKENISED), pretokenized=True)

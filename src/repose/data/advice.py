@@ -11,8 +11,15 @@ FEW_PAIRS = 500
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
-NAME_COLUMNS = "say which side is the source (--src-field and --tgt-field, or a first line that names both columns)"
-"""What to do where one file has both sides, in the wrong order."""
+_BY_LANGUAGES, _BY_A_LINE = ", or --src-lang and --tgt-lang", ", or a first line that names both columns"
+_OTHERWISE = {"tmx": _BY_LANGUAGES, "csv": _BY_A_LINE, "tsv": _BY_A_LINE}
+
+
+def name_sides(kind: str = "") -> str:
+    """What to do where a file has both sides, in the wrong order, of that kind (`data.readers.kind_of`) or of any."""
+    return f"say which side is the source (--src-field and --tgt-field{_OTHERWISE.get(kind, '')})"
+
+
 WITHOUT_NUMBERS = r"sed -E 's/^ *\(?[0-9]+[.):[:space:]]+//'"
 """The command that takes away the numbers with which lines begin."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
@@ -23,12 +30,12 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.SAME_LANGUAGE: (
         "Both sides are in one language",
-        f"Name the source file first and its translation second; in one file, {NAME_COLUMNS}.",
+        f"Name the source file first and its translation second; in one file, {name_sides()}.",
     ),
     Kind.SWAPPED: (
         "In the language of the other side",
         "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
-        f"file, {NAME_COLUMNS}.",
+        f"file, {name_sides()}.",
     ),
     Kind.MISNAMED: (
         "In another language than the corpus is said to be in",
@@ -109,7 +116,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
-        "It is read as a pair: delete it.",
+        "It is read as a pair: delete it, unless it is one.",
     ),
     Kind.REPEATED: (
         "Repetitions of an earlier pair",
