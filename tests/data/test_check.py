@@ -265,6 +265,31 @@ def test_a_first_pair_of_words_is_no_line_of_names(first: tuple[str, str], tmp_p
     assert of_kind(checked(few, tmp_path), Kind.COLUMN_NAMES) == []  # of a list of words
 
 
+KOREAN = [(f"한국어 문장 번호 {n} 입니다", f"Sentence number {n} is in English") for n in range(99)]
+
+
+@pytest.mark.parametrize(
+    ("first", "pairs", "is_found"),
+    [
+        (("영어", "포르투갈어"), sentences(200), True),
+        (("Angol", '"Galego"'), sentences(200), True),
+        (("Koreanisch", "Englisch"), KOREAN, True),
+        (("한국어", "영어"), KOREAN, True),
+        (("안녕하세요", "Hello"), [("네", "Yes"), *KOREAN], False),  # as short as another
+        (("Go.", "Vai."), sentences(200), False),
+        (("Angol", "Galego"), [("the cat", "o gato"), *sentences(200)], False),
+        (("Angol", "Galego"), sentences(9), False),  # too few to compare with
+        (("mot", "parole"), [("gato", "cat"), ("cão", "dog")] * 99, False),  # of a list of words
+    ],
+)
+def test_names_of_columns_in_other_words(first: tuple[str, str], pairs: Pairs, is_found: bool, tmp_path: Path) -> None:
+    rows = [first, *pairs]
+    for name, separator in (("c.tsv", "\t"), ("c.csv", ";")):
+        (tmp_path / name).write_text("".join(f"{a}{separator}{b}\n" for a, b in rows), encoding="utf-8")
+        found = of_kind(check_corpus({"train": PairReader([tmp_path / name])}), Kind.COLUMN_NAMES)
+        assert [one.line for one in found] == [1] * is_found
+
+
 def test_quotes_of_a_spreadsheet_are_told_from_those_of_the_text(tmp_path: Path) -> None:
     """It quotes all cells that have a quote, and doubles it; people quote a whole sentence now and then."""
     quoted = changed(range(1, 200, 10), lambda s: f'"{s}."')  # 20 of 200

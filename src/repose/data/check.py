@@ -4,6 +4,7 @@ One pass over each set, about fifty bytes of memory for each pair. Nothing is ch
 trained on.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,8 @@ from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_na
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, known_languages, short_code
 from repose.data.pairs import SIDES, Side
-from repose.data.readers import PairReader, UnequalLinesError
-from repose.data.tables import names_columns
+from repose.data.readers import PairReader, UnequalLinesError, kind_of
+from repose.data.tables import names_columns, plain_name
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]
@@ -75,6 +76,8 @@ _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
 """Characters of a side's median line, at least, where lines are sentences and not words."""
+_NAME, _NEXT_ROWS = re.compile(r"[^\W\d_]+( [^\W\d_]+)?"), 20
+"""What the name of a column may be, and after it, rows of a table that are looked at."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _BY_HALVES = (
@@ -111,6 +114,8 @@ def check_corpus(
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
+        if kind_of(reader.files[0]) in ("csv", "tsv") and not reader.counts.header_lines:
+            found += _names_in_first_row(seen)
         found += [] if train is None or split not in HELD_OUT else _against(train, seen)
         found += [] if train is None or split not in _NAMED else _in_other_scripts(train, seen)
         found += [] if valid is None or split != "test" else _validated_on(valid, seen)
@@ -171,6 +176,22 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
+
+
+def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
+    """A first row of a table that may name its columns, in words that are not known: one or two on each side, without
+    punctuation, and in another script than their side, or half as long as the next rows at most."""
+    if seen.first is None or names_columns(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
+        return []
+    sides = list(seen.sides.values())
+    lengths = np.stack([side.lengths[side.lengths > 0] for side in sides])
+    if np.median(lengths, axis=1).min() < _SENTENCE:
+        return []
+    in_other_script = any(side.scripts[0] not in (NO_SCRIPT, *_own_scripts(side.scripts)) for side in sides)
+    first, *rest = lengths.sum(axis=0)[: 1 + _NEXT_ROWS]
+    if not in_other_script and (len(rest) < _NEXT_ROWS or min(rest) < 2 * first):
+        return []
+    return _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:

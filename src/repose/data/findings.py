@@ -62,7 +62,8 @@ class Kind(enum.StrEnum):
     DECOMPOSED = "decomposed"
     """Lines that Unicode's normal form NFC makes shorter: letters and their accents as characters of their own."""
     COLUMN_NAMES = "column_names"
-    """The first pair is the names of two languages, `detail`: a line that names the columns, read as a pair."""
+    """The first pair is the names of two languages, `detail`, or looks like names in a table: a line that names the
+    columns, read as a pair."""
     REPEATED = "repeated"
     """Pairs that occurred before."""
     RETRANSLATED = "retranslated"
