@@ -748,9 +748,9 @@ def test_the_direction_of_a_memory_is_told_or_asked_for(run: Run, trained: Path,
     variants = '<tuv xml:lang="gl"><seg>un {0}</seg></tuv><tuv xml:lang="en-US"><seg>one {0}</seg></tuv>'
     units = "".join(f"<tu>{variants.format(number)}</tu>" for number in range(9))
     (tmp_path / "a.tmx").write_text(f'<tmx><header srclang="en"/><body>{units}</body></tmx>', encoding="utf-8")
-    assert run("check", tmp_path / "a.tmx")[1].startswith(
-        "source: a.tmx, English (en)\ntarget: a.tmx, Galician (gl)\nunit 1:\n    one 0\n    un 0\n"
-    )
+    _, out, _ = run("check", tmp_path / "a.tmx")
+    assert out.startswith("source: a.tmx, English (en)\ntarget: a.tmx, Galician (gl)\nunit 1:\n    one 0\n    un 0\n")
+    assert "swapped, say which side is the source (--src-field and --tgt-field, or --src-lang and --tgt-lang)" in out
     shutil.copytree(trained / "model", tmp_path / "model")
     change_config(tmp_path / "model", {"src_lang": "und", "tgt_lang": "und"})
     code, _, err = run("evaluate", tmp_path / "model", tmp_path / "a.tmx", "--beam-size", 1)

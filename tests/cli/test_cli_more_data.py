@@ -118,6 +118,18 @@ def test_sets_that_a_model_was_trained_on_are_told(trained: Path, run: Run, tmp_
     assert re.search(r"WARNING: the model was trained on 2\d\d of these sources, so its scores are too high", own)
 
 
+def test_a_test_set_of_training_pairs_is_told_with_the_scores(run: Run, tmp_path: Path) -> None:
+    files, test = write_pairs(tmp_path / "train.tsv", 0, 300), write_pairs(tmp_path / "test.tsv", 280, 320)
+    options = ("--workers", "1", "--config", "default", "--set", "training.epochs=1")
+    for name, sets, said in (("given", ("--test", test), True), ("drawn", (), False)):
+        out = tmp_path / name
+        code, shown, _ = run("train", files, *sets, "--out", out, *SETTINGS, *options)
+        _, again, _ = run("evaluate", out)
+        known = re.findall(r"WARNING: the model was trained on (\d+) of these sources", shown + again)
+        assert (code, len(known)) == (0, 2 * said), "by the training and by the evaluation"
+        assert all(15 <= int(number) <= 20 for number in known), "all but what is held out for validation"
+
+
 def test_what_a_chain_of_models_was_trained_on_is_told_without_the_cache(
     trained: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,6 +304,13 @@ def test_paths_are_relative_to_their_file_or_the_current_folder(
         ("corpus.src_field=2024", "2024"),
         ("corpus.src_field=a=b", "a=b"),
         ("corpus.src_lang=none", "none"),
+        *(
+            (f"corpus.src_lang={code}", code)
+            for code in ("und", "pt-BR", "zh-Hant-TW", "por_Latn", "xx", "aztr", "lao")
+        ),
+        ("corpus.src_lang=Korean", "ko"),
+        ("corpus.tgt_lang=church slavonic", "cu"),
+        ("corpus.tgt_lang=Thai", "th"),
     ],
 )
 def test_values_on_the_command_line(override: str, value: object) -> None:
@@ -398,6 +405,8 @@ def test_ready_tokenizers_take_back_the_settings_of_lower_layers(tmp_path: Path)
             "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 'x'",
         ),
         ("corpus.src_lang=pt\n---", "corpus.src_lang should be a code such as 'pt', not 'pt\\n---'"),
+        ("corpus.src_lang=Korea", "corpus.src_lang should be a code such as 'pt', not 'Korea': did you mean 'Korean'?"),
+        ("corpus.tgt_lang=", "corpus.tgt_lang should be a code such as 'pt', not ''"),
         ("corpus.held_out_valid=0", "corpus.held_out_valid should be a number of pairs (500) or a share (0.05), not 0"),
         ("corpus.held_out_test=1.5", "corpus.held_out_test should be a number of pairs"),
         ("corpus.held_out_test=-1", "corpus.held_out_test should be a number of pairs"),

@@ -20,6 +20,11 @@ def test_where_it_is() -> None:
     assert advice.where(entity) == "2 validation targets (2.0 %; first line 1,200: &apos;)"
     language = finding(Kind.LANGUAGE, 3, side="src", split="test", detail="fr")
     assert advice.where(language) == "3 of 100 long test sources (3.0 %; first line 1,200: fr)"
+    joined = finding(Kind.SWAPPED, 5, of=5, side="src", detail="ko", is_joined=True)
+    assert advice.where(joined).startswith("5 of 5 samples of several short training sources (100 %; first")
+    known = "44 test pairs of 40 or more characters (44 %; first line 1,200)"
+    assert advice.where(finding(Kind.TRAINED_ON, split="test", amount=40)) == known
+    assert advice.where(finding(Kind.TRAINED_ON, split="test")) == "44 test pairs (44 %; first line 1,200)"
     assert advice.where(finding(Kind.SLIPPED, amount=-1)).endswith("(44 %; from line 1,200 on, 1 line too early)")
     assert advice.where(finding(Kind.SLIPPED, amount=2)).endswith("2 lines too late)")
     assert "source empty, first line 1,200" in advice.where(finding(Kind.UNUSABLE, detail="source empty"))
@@ -29,6 +34,13 @@ def test_where_it_is() -> None:
     language = finding(Kind.LANGUAGE, 1, side="tgt", detail="fr")
     assert advice.where(language) == "1 of 100 long training targets (1.0 %; first line 1,200: fr)"
     assert advice.share(finding(Kind.CONTROL, 1, of=29_000)) == "0.0034 %"
+
+
+def test_how_sides_are_named_goes_by_the_kind_of_file() -> None:
+    by_fields = "(--src-field and --tgt-field"
+    assert advice.name_sides("jsonl").endswith(f"{by_fields})")
+    assert advice.name_sides("csv").endswith(f"{by_fields}, or a first line that names both columns)")
+    assert advice.name_sides("tmx").endswith(f"{by_fields}, or --src-lang and --tgt-lang)")
 
 
 def test_a_tokenised_corpus_that_is_meant_to_be() -> None:

@@ -265,6 +265,31 @@ def test_a_first_pair_of_words_is_no_line_of_names(first: tuple[str, str], tmp_p
     assert of_kind(checked(few, tmp_path), Kind.COLUMN_NAMES) == []  # of a list of words
 
 
+KOREAN = [(f"한국어 문장 번호 {n} 입니다", f"Sentence number {n} is in English") for n in range(99)]
+
+
+@pytest.mark.parametrize(
+    ("first", "pairs", "is_found"),
+    [
+        (("영어", "포르투갈어"), sentences(200), True),
+        (("Angol", '"Galego"'), sentences(200), True),
+        (("Koreanisch", "Englisch"), KOREAN, True),
+        (("한국어", "영어"), KOREAN, True),
+        (("안녕하세요", "Hello"), [("네", "Yes"), *KOREAN], False),  # as short as another
+        (("Go.", "Vai."), sentences(200), False),
+        (("Angol", "Galego"), [("the cat", "o gato"), *sentences(200)], False),
+        (("Angol", "Galego"), sentences(9), False),  # too few to compare with
+        (("mot", "parole"), [("gato", "cat"), ("cão", "dog")] * 99, False),  # of a list of words
+    ],
+)
+def test_names_of_columns_in_other_words(first: tuple[str, str], pairs: Pairs, is_found: bool, tmp_path: Path) -> None:
+    rows = [first, *pairs]
+    for name, separator in (("c.tsv", "\t"), ("c.csv", ";")):
+        (tmp_path / name).write_text("".join(f"{a}{separator}{b}\n" for a, b in rows), encoding="utf-8")
+        found = of_kind(check_corpus({"train": PairReader([tmp_path / name])}), Kind.COLUMN_NAMES)
+        assert [one.line for one in found] == [1] * is_found
+
+
 def test_quotes_of_a_spreadsheet_are_told_from_those_of_the_text(tmp_path: Path) -> None:
     """It quotes all cells that have a quote, and doubles it; people quote a whole sentence now and then."""
     quoted = changed(range(1, 200, 10), lambda s: f'"{s}."')  # 20 of 200
@@ -359,9 +384,24 @@ def test_held_out_pairs_that_are_trained_on(tmp_path: Path) -> None:
     both = of_kind(found, Kind.TRAINED_ON)
     long_enough = len(test[5][0]) + len(test[5][1]) >= 40
     assert long_enough
-    assert [(one.split, one.count, one.of, one.line) for one in both] == [("test", 1, 100, 6)]
+    assert [(one.split, one.count, one.of, one.line, one.amount) for one in both] == [("test", 1, 100, 6, 40)]
     half = of_kind(found, Kind.HALF_TRAINED_ON)
-    assert [(one.split, one.count, one.line) for one in half] == [("test", 10, 11)]
+    assert [(one.split, one.count, one.line, one.amount) for one in half] == [("test", 10, 11, 40)]
+
+
+@pytest.mark.parametrize(("shared", "is_found"), [(19, False), (20, True), (100, True)])
+def test_many_short_pairs_in_two_sets_are_no_chance(shared: int, is_found: bool, tmp_path: Path) -> None:
+    short = [(f"is it {n}?", f"é {n}?") for n in range(300)]
+    found = {}
+    for name, other in (("train", "test"), ("valid", "test")):
+        write_pairs(tmp_path, name, short[:200])
+        write_pairs(tmp_path, other, short[200 - shared : 300 - shared])
+        write_pairs(tmp_path, "rest", sentences(100))
+        files = {n: PairReader([tmp_path / f"{n}.src", tmp_path / f"{n}.tgt"]) for n in (name, other, "rest")}
+        sets = {"train": files.get("train", files["rest"])} | {n: files[n] for n in (name, other)}
+        found[name] = [(one.kind, one.split, one.count, one.amount) for one in check_corpus(sets).findings]
+    for name, kind in (("train", Kind.TRAINED_ON), ("valid", Kind.VALIDATED_ON)):
+        assert ((kind, "test", shared, 0) in found[name]) is is_found
 
 
 def by_first_word(text: str) -> tuple[str, float]:
@@ -394,6 +434,8 @@ def test_lines_in_another_language(tmp_path: Path) -> None:
 def test_both_sides_in_one_language(tmp_path: Path) -> None:
     pairs = [(src, f"although {src}") for src, _ in long(sentences(200))]
     (found,) = of_kind(checked(pairs, tmp_path, by_first_word), Kind.SAME_LANGUAGE)
+    sets = {"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])}
+    assert not of_kind(check_corpus(sets, by_first_word, ("en", "de")), Kind.SWAPPED), "which is the same fault"
     assert (found.detail, found.count, found.side) == ("en", 200, "")
 
 
@@ -403,13 +445,49 @@ def test_a_side_in_the_language_that_the_other_is_said_to_be_in(named: tuple[str
     sets = {"train": PairReader([tmp_path / "train.src", tmp_path / "train.tgt"])}
     swapped = of_kind(check_corpus(sets, by_first_word, named), Kind.SWAPPED)
     told = [(f.side, f.detail, f.count, f.line) for f in swapped]
-    assert told == {"en": [("src", "de", 200, 1), ("tgt", "en", 200, 1)], "eng-GB": [("src", "de", 200, 1)]}.get(
-        named[0], []
-    )
+    assert told == ([("src", "de", 200, 1), ("tgt", "en", 200, 1)] if "de" in named else [])
     assert not of_kind(check_corpus(sets, by_first_word, ("de", "en")), Kind.SWAPPED)
     assert not of_kind(
         check_corpus({"train": sets["train"], "also1": sets["train"]}, by_first_word, ("de", "en")), Kind.SWAPPED
     )
+
+
+NAMED_WRONGLY = [
+    (("en", "fr"), [(Kind.MISNAMED, "tgt", "de")]),
+    (("ko", "ja"), [(Kind.MISNAMED, "src", "en"), (Kind.MISNAMED, "tgt", "de")]),
+    (("de", "en"), [(Kind.SWAPPED, "src", "en"), (Kind.SWAPPED, "tgt", "de")]),
+    (("de", "und"), [(Kind.MISNAMED, "src", "en"), (Kind.SWAPPED, "tgt", "de")]),
+    (("eng_Latn", "de-CH"), []),
+    (("en", "gsw"), []),  # which is always taken for another
+    (("und", "und"), []),
+]
+
+
+@pytest.mark.parametrize(("named", "expected"), NAMED_WRONGLY)
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_a_side_in_another_language_than_it_is_named_by(
+    named: tuple[str, str], expected: list[tuple[Kind, str, str]], is_joined: bool, tmp_path: Path
+) -> None:
+    """In short lines, too, ten or so of which are looked at as one."""
+    short = [(f"it is {n}", f"der {n}") for n in range(500)]
+    write_pairs(tmp_path, "train", short if is_joined else long(sentences(200)))
+    sets = {"train": PairReader([tmp_path / "train.src", tmp_path / "train.tgt"])}
+    found = check_corpus(sets, by_first_word, named).findings
+    kinds = [one for one in found if one.kind in (Kind.MISNAMED, Kind.SWAPPED)]
+    assert [(one.kind, one.side, one.detail) for one in sorted(kinds, key=lambda one: one.side)] == expected
+    assert all((one.is_joined, one.line) == (is_joined, 1) and one.count == one.of for one in kinds)
+    assert all(one.of < 30 for one in kinds if is_joined)
+
+
+def test_one_language_is_not_told_from_another_like_it(tmp_path: Path) -> None:
+    def identify(text: str) -> tuple[str, float]:
+        return ("hr" if text.startswith("der") else "zxx"), 1.0
+
+    write_pairs(tmp_path, "train", long(sentences(200)))
+    sets = {"train": PairReader([tmp_path / "train.src", tmp_path / "train.tgt"])}
+    assert not of_kind(check_corpus(sets, identify, ("en", "sr")), Kind.MISNAMED)
+    (found,) = of_kind(check_corpus(sets, identify, ("en", "sl")), Kind.MISNAMED)
+    assert (found.side, found.detail) == ("tgt", "hr")
 
 
 def test_one_file_for_validation_and_test(tmp_path: Path) -> None:

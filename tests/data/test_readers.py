@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import re
+import subprocess
 import tracemalloc
 
 import pyarrow as pa
@@ -182,6 +183,30 @@ def test_a_table_by_another_name_is_to_be_renamed(tmp_path):
     (tmp_path / "my.txt").write_text("um\tone\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"has a tab, so rename it to my\.tsv if it is a table$"):
         PairReader([tmp_path / "my.txt"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_table_in_utf_16_is_converted_by_the_command_that_is_advised(tmp_path, encoding):
+    """Which Excel calls "Unicode Text"."""
+    (tmp_path / "my pairs.txt").write_bytes("um gato\ta cat\r\n".encode(encoding))
+    with pytest.raises(DataError, match=r"alone cannot be a corpus.*has a tab") as caught:
+        PairReader([tmp_path / "my pairs.txt"])
+    subprocess.run(str(caught.value).split("`")[1], shell=True, check=True)
+    assert read([tmp_path / "my pairs.tsv"])[0] == [("um gato", "a cat")]
+
+
+def test_one_file_is_no_two(corpus, tmp_path):
+    path = corpus(b"a\n", b"b\n")[0]
+    fails([path, path], "both files are the same file, ")
+    (tmp_path / "link").symlink_to(path)
+    fails([path, tmp_path / "link"], "both files are the same file, ")
+
+
+@pytest.mark.parametrize(("rest", "last"), [(b"\n", "last line of"), (b"\n \n\r\n", "last 3 lines of")])
+def test_empty_lines_at_the_end_of_one_file_are_named(corpus, rest, last):
+    fails(corpus(b"a\nb\n" + rest, b"c\nd\n"), "a.src has", f"the {last}", "a.src", "empty, so delete")
+    fails(corpus(b"a\nb\n", b"c\nd\n" + rest), f"the {last}", "a.tgt")
+    fails(corpus(b"a\nb\n", b"c\nd\ne\n" + rest), "line n of one must be the translation")
 
 
 @pytest.mark.parametrize("begin", [b"PK\x03\x04\x14\0", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
@@ -647,7 +672,12 @@ def test_a_long_cell_is_left_out_as_a_long_line_is(tmp_path):
 
 def test_line_ends_of_old_macs_are_named(corpus):
     files = corpus(b"a\rb\rc\r", b"d\re\rf\r")
-    fails(files, "a.src has no line feed but carriage returns", "convert it")
+    fails(files, "a.src has no line feed but carriage returns")
+    with pytest.raises(DataError) as caught:
+        read(files)
+    command = str(caught.value).split("`")[1]
+    subprocess.run(command, shell=True, check=True)
+    assert (files[0].parent / "unix.a.src").read_bytes() == b"a\nb\nc\n"
     fails(corpus(b"a\r" * 50_000, b"d\r" * 50_000), "a.src has no line feed")  # longer than a line may be
     assert read(corpus(b"a\rb\n", b"c\n"))[0] == [("a\rb", "c")]
 

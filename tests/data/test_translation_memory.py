@@ -140,10 +140,11 @@ def test_codes_of_two_letters_and_of_three_are_one_language(tmx):
 
 
 def test_names_of_columns_are_no_languages(tmx):
-    """As a run has them that was trained on a table, and is measured on a memory."""
-    columns = {"src_field": "Portuguese", "tgt_field": "English"}
+    """As a run has them that was trained on a table, and is measured on a memory; unless they are names of some."""
+    columns = {"src_field": "original", "tgt_field": "translated"}
     assert read(tmx(unit(BOTH)), **columns, languages=("pt", "en"))[0] == [(BOTH["pt-BR"], BOTH["en-US"])]
-    refused(tmx(unit(BOTH)), "has no text in 'Portuguese'", **columns)
+    refused(tmx(unit(BOTH)), "has no text in 'original'", **columns)
+    assert read(tmx(unit(BOTH)), src_field="Portuguese", tgt_field="english")[0] == [(BOTH["pt-BR"], BOTH["en-US"])]
 
 
 def test_the_languages_that_were_read_are_told(tmx):

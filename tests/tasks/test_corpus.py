@@ -26,7 +26,7 @@ from repose.system.files import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
 from repose.tasks.corpus import CorpusData, prepare_corpus, published_text
-from repose.tasks.corpus_files import direction_of, files_of, reader_of
+from repose.tasks.corpus_files import direction_of, files_of, reader_of, with_languages
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.registry import get_task
 
@@ -272,7 +272,7 @@ def test_a_table_in_either_direction_is_prepared_apart(tmp_path: Path) -> None:
     rows = (f"the house {n}\tdas Haus {n}" for n in range(40))
     (tmp_path / "k.tsv").write_text("\n".join(["English\tGerman", *rows]) + "\n", encoding="utf-8")
     found = {}
-    for src, tgt in (("en", "de"), ("de", "en")):
+    for src, tgt in (("en", "de"), ("de", "en"), ("German", "english")):
         data = prepared({"train": (str(tmp_path / "k.tsv"),), "src_lang": src, "tgt_lang": tgt})
         found[data.folder] = data.text("train")[0][0].split()[0]
     assert list(found.values()) == ["the", "das"]
@@ -587,6 +587,16 @@ def test_all_translation_memories_of_a_corpus_have_one_direction(tmp_path: Path)
     other = prepared(files | {"src_lang": "de", "tgt_lang": "en"})
     assert sources(other)["valid"][0] == "valid nummer 0"
     assert other.folder != data.folder
+
+
+@pytest.mark.parametrize(
+    ("codes", "stated"), [(("English", "German"), ("en", "de")), (("en", "customer's"), ("en", "und"))]
+)
+def test_a_memory_may_call_its_languages_anything(codes: Any, stated: Any, tmp_path: Path) -> None:
+    file = tmx(tmp_path / "m.tmx", codes[0], **{codes[0]: "one", codes[1]: "eins"})
+    experiment = with_languages(Experiment(corpus=CorpusConfig(train=(file,))))
+    assert (experiment.corpus.src_lang, experiment.corpus.tgt_lang) == stated
+    assert next(iter(reader_of(experiment.corpus, [Path(file)], "train"))) == ("one 0", "eins 0")
 
 
 def tmx(path: Path, own: str, **texts: str) -> str:

@@ -85,15 +85,16 @@ def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]
 
 def _examples(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
-    from repose.data.advice import NAME_COLUMNS
-    from repose.data.readers import holds_pairs
+    from repose.data.advice import name_sides
+    from repose.data.readers import kind_of
     from repose.tasks.corpus_files import examples_of
 
     width = get_terminal_size((160, 24)).columns
     for example in examples_of(corpus, checked.looked_at["train"]):
         yield f"{example.place} {example.number:,}:"
         yield from (shortened(f"    {text}", width) for text in example.pair)
-    swap = NAME_COLUMNS if holds_pairs(Path(corpus.train[0])) else "name the files the other way round"
+    kind = kind_of(Path(corpus.train[0]))
+    swap = "name the files the other way round" if kind == "text" else name_sides(kind)
     yield (
         f"Are these translations of each other, the source first? If they are swapped, {swap}; if they do not match, "
         "align them again."

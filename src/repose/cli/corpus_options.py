@@ -41,8 +41,10 @@ SrcField = Annotated[
     Option(help="What sources are called in a file of pairs: a column (or its number), a field, a memory's language."),
 ]
 TgtField = Annotated[str | None, Option(help="What targets are called there.")]
-SrcLang = Annotated[str | None, Option(help="Code of the source language, such as pt, where names do not say it.")]
-TgtLang = Annotated[str | None, Option(help="Code of the target language.")]
+SrcLang = Annotated[
+    str | None, Option(help="Code of the source language, such as pt, or its English name, where names do not say it.")
+]
+TgtLang = Annotated[str | None, Option(help="The target language, likewise.")]
 Synthetic = Annotated[
     tuple[Path, Path] | None,
     Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 from pydantic.dataclasses import dataclass
 
+from repose.data.language import checked_language
 from repose.model.architecture import BYTES_PER_WEIGHT, MAX_PARAMETERS, Architecture, Count, Positive, Probability
 from repose.model.presets import preset
 from repose.system.errors import ConfigError, unknown
@@ -52,14 +53,6 @@ def _pairs_or_share(value: Any, info: ValidationInfo) -> int | float:
 
 PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
 """Sentence pairs: so many, or, below 1, this share of all."""
-
-
-def checked_language(name: str, code: object) -> str:
-    """A language's code that is given as `name`: any text, since corpora have codes of their own. Raises ConfigError
-    for what is no text or cannot be printed."""
-    if not isinstance(code, str) or not code.isprintable():
-        raise ConfigError(f"{name} should be a code such as 'pt', not {code!r}")
-    return code
 
 
 def _language(value: str, info: ValidationInfo) -> str:
@@ -164,9 +157,9 @@ class CorpusConfig:
     test: Files = ()
     """Test pairs, in the same form."""
     src_lang: Language = "und"
-    """Source language (a code such as "pt"; "und": not stated)."""
+    """Source language (a code such as "pt", or its English name; "und": not stated)."""
     tgt_lang: Language = "und"
-    """Target language (a code such as "en"; "und": not stated)."""
+    """Target language (likewise)."""
     src_field: str = "src"
     """Column or key of the source sentence in JSONL, Parquet ("translation.pt" where they are nested), and TSV or CSV
     with a header; of any table also the column's number, from 1; in TMX its language."""

@@ -11,8 +11,15 @@ FEW_PAIRS = 500
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
-NAME_COLUMNS = "say which side is the source (--src-field and --tgt-field, or a first line that names both columns)"
-"""What to do where one file has both sides, in the wrong order."""
+_BY_LANGUAGES, _BY_A_LINE = ", or --src-lang and --tgt-lang", ", or a first line that names both columns"
+_OTHERWISE = {"tmx": _BY_LANGUAGES, "csv": _BY_A_LINE, "tsv": _BY_A_LINE}
+
+
+def name_sides(kind: str = "") -> str:
+    """What to do where a file has both sides, in the wrong order, of that kind (`data.readers.kind_of`) or of any."""
+    return f"say which side is the source (--src-field and --tgt-field{_OTHERWISE.get(kind, '')})"
+
+
 WITHOUT_NUMBERS = r"sed -E 's/^ *\(?[0-9]+[.):[:space:]]+//'"
 """The command that takes away the numbers with which lines begin."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
@@ -23,12 +30,17 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.SAME_LANGUAGE: (
         "Both sides are in one language",
-        f"Name the source file first and its translation second; in one file, {NAME_COLUMNS}.",
+        f"Name the source file first and its translation second; in one file, {name_sides()}.",
     ),
     Kind.SWAPPED: (
         "In the language of the other side",
         "The files seem to be swapped, or named wrongly: name the source file first and its translation second; in one "
-        f"file, {NAME_COLUMNS}.",
+        f"file, {name_sides()}.",
+    ),
+    Kind.MISNAMED: (
+        "In another language than the corpus is said to be in",
+        "Correct what says it (--src-lang and --tgt-lang, or the names of files or columns), or name the right files. "
+        "Nothing is wrong where the two languages are closely related and the text is what it is said to be.",
     ),
     Kind.REVERSED: (
         "In the other direction than most: each side in the script of the other",
@@ -104,7 +116,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.COLUMN_NAMES: (
         "The first line seems to name the columns",
-        "It is read as a pair: delete it.",
+        "It is read as a pair: delete it, unless it is one.",
     ),
     Kind.REPEATED: (
         "Repetitions of an earlier pair",
@@ -140,6 +152,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
 }
 
 
+_IN_TWO_SETS = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
+
+
 def what(finding: Finding) -> str:
     """What was found, in a few words."""
     return _SENTENCES[finding.kind][0]
@@ -164,9 +179,14 @@ def where(finding: Finding) -> str:
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
         Kind.UNUSABLE: finding.detail if ", first on " in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
-    sampled = finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED)
     noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
-    number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}" if sampled else counted(finding.count, noun)
+    number = counted(finding.count, noun)
+    if finding.is_joined:
+        number = f"{finding.count:,} of {counted(finding.of, 'sample')} of several short {noun}s"
+    elif finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED, Kind.MISNAMED):
+        number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}"
+    if finding.kind in _IN_TWO_SETS and finding.amount:
+        number += f" of {finding.amount} or more characters"
     return f"{number} ({share(finding)}; {example})"
 
 

@@ -4,8 +4,9 @@ One pass over each set, about fifty bytes of memory for each pair. Nothing is ch
 trained on.
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
-from repose.data.language import UNKNOWN, base_code
+from repose.data.language import UNKNOWN, known_languages, short_code
 from repose.data.pairs import SIDES, Side
-from repose.data.readers import PairReader, UnequalLinesError
-from repose.data.tables import names_columns
+from repose.data.readers import PairReader, UnequalLinesError, kind_of
+from repose.data.tables import names_columns, plain_name
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]
@@ -30,6 +31,8 @@ UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
 """A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
 SHORT_PAIR = 40
 """Characters of both sides together: everyone says "Thank you.", so shorter pairs may be in two sets."""
+OF_ANY_LENGTH = 0.2
+"""Share of a set's pairs in another set from which on short ones count, too: so many are no chance."""
 _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.REVERSED: 0.002,
     Kind.LANGUAGE: 0.005,
@@ -73,6 +76,8 @@ _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
 """Characters of a side's median line, at least, where lines are sentences and not words."""
+_NAME, _NEXT_ROWS = re.compile(r"[^\W\d_]+( [^\W\d_]+)?"), 20
+"""What the name of a column may be, and after it, rows of a table that are looked at."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
 """Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
 _BY_HALVES = (
@@ -85,6 +90,12 @@ _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
 """How probable a language must be, and of how many long lines some are looked at."""
 _FEWEST_DETECTED = 3
 """Long lines in one language by which a side is said to be in it."""
+_NO_LANGUAGE = "zxx"
+"""What py3langid calls text such as numbers."""
+_ALIKE_LANGUAGES = tuple(
+    frozenset(codes.split()) for codes in ("ar ary arz", "bs hr sr", "cs sk", "da nn no", "id ms", "wuu yue zh")
+)
+"""Those of which a text in one may well be taken for one in another."""
 
 
 def check_corpus(
@@ -103,6 +114,8 @@ def check_corpus(
     for split, reader in sets.items():
         seen = _read(reader)
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
+        if kind_of(reader.files[0]) in ("csv", "tsv") and not reader.counts.header_lines:
+            found += _names_in_first_row(seen)
         found += [] if train is None or split not in HELD_OUT else _against(train, seen)
         found += [] if train is None or split not in _NAMED else _in_other_scripts(train, seen)
         found += [] if valid is None or split != "test" else _validated_on(valid, seen)
@@ -110,7 +123,7 @@ def check_corpus(
         if identify is not None:
             is_unnamed = split == "train" and UNKNOWN in languages
             sure = _sure(seen, identify, fewest=1 if is_unnamed else _FEWEST_SAMPLED)
-            found += _languages(seen, sure, named)
+            found += _languages(seen, sure, identify, named)
             detected = _detected(sure) if split == "train" else detected
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
@@ -149,9 +162,9 @@ def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str =
     return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
 
 
-def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "") -> list[Finding]:
+def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "", amount: int = 0) -> list[Finding]:
     """The finding of the rows that a mask picks."""
-    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail)
+    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail, amount)
 
 
 def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -163,6 +176,22 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
         yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
+
+
+def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
+    """A first row of a table that may name its columns, in words that are not known: one or two on each side, without
+    punctuation, and in another script than their side, or half as long as the next rows at most."""
+    if seen.first is None or names_columns(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
+        return []
+    sides = list(seen.sides.values())
+    lengths = np.stack([side.lengths[side.lengths > 0] for side in sides])
+    if np.median(lengths, axis=1).min() < _SENTENCE:
+        return []
+    in_other_script = any(side.scripts[0] not in (NO_SCRIPT, *_own_scripts(side.scripts)) for side in sides)
+    first, *rest = lengths.sum(axis=0)[: 1 + _NEXT_ROWS]
+    if not in_other_script and (len(rest) < _NEXT_ROWS or min(rest) < 2 * first):
+        return []
+    return _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -221,17 +250,24 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
 
 def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
     """What of a held-out set is in the training set."""
-    long = _long_enough(seen)
-    both = np.isin(_pair_keys(seen), _pair_keys(train)) & long
-    yield from _where(Kind.TRAINED_ON, "", both, seen.pairs)
+    both = np.isin(_pair_keys(seen), _pair_keys(train))
+    yield from _in_two_sets(Kind.TRAINED_ON, both, seen)
     one = [np.isin(seen.sides[side].keys, train.sides[side].keys) for side in SIDES]
-    yield from _where(Kind.HALF_TRAINED_ON, "", (one[0] | one[1]) & ~both & long, seen.pairs)
+    half = (one[0] | one[1]) & ~both & _long_enough(seen)
+    yield from _where(Kind.HALF_TRAINED_ON, "", half, seen.pairs, amount=SHORT_PAIR)
 
 
 def _validated_on(valid: CorpusStatistics, test: CorpusStatistics) -> Iterator[Finding]:
     """What of the test set is in the validation set."""
-    both = np.isin(_pair_keys(test), _pair_keys(valid)) & _long_enough(test)
-    yield from _where(Kind.VALIDATED_ON, "", both, test.pairs)
+    yield from _in_two_sets(Kind.VALIDATED_ON, np.isin(_pair_keys(test), _pair_keys(valid)), test)
+
+
+def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) -> list[Finding]:
+    """The finding of the pairs that a mask picks: of all, where they are many, or else of the long ones."""
+    mask = mask & (seen.sides["src"].lengths > 0)
+    if mask.sum() >= OF_ANY_LENGTH * seen.pairs:
+        return _where(kind, "", mask, seen.pairs)
+    return _where(kind, "", mask & _long_enough(seen), seen.pairs, amount=SHORT_PAIR)
 
 
 def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
@@ -249,25 +285,35 @@ def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     sure: Sure = {}
     for side in SIDES:
         sample = lines if len(lines := seen.sample(side)) >= fewest else []
-        found = [(row, *identify(text)) for row, text in sample]
-        sure[side] = [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+        sure[side] = _certain(sample, identify)
     return sure
+
+
+def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> list[tuple[int, str]]:
+    """Rows of texts and the languages that they are in, where that is certain."""
+    found = [(row, *identify(text)) for row, text in texts]
+    return [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+
+
+def _most_common(found: Sequence[tuple[int, str]]) -> tuple[str, int]:
+    """The language of most rows, and how many these are."""
+    return next(iter(Counter(language for _, language in found).most_common(1)), (UNKNOWN, 0))
 
 
 def _detected(sure: Sure) -> tuple[str, str]:
     """The language that most of a side's long lines are in, if there are some such lines."""
     languages = {}
     for side, lines in sure.items():
-        language, count = next(iter(Counter(language for _, language in lines).most_common(1)), (UNKNOWN, 0))
+        language, count = _most_common(lines)
         languages[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
     return languages["src"], languages["tgt"]
 
 
-def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> Iterator[Finding]:
-    """Languages of long lines: one of both sides, the other side's, or another than the side's."""
+def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
+    """One of both sides, another than the side's in some long lines, or another than the side is named by."""
     sure = {side: lines * (len(seen.sample(side)) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
-    usual = {side: next(iter(counts[side].most_common(1)), (UNKNOWN, 0)) for side in SIDES}
+    usual = {side: _most_common(lines) for side, lines in sure.items()}
 
     def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
         row = next(row for row, other in sure[side] if other == language)
@@ -277,14 +323,35 @@ def _languages(seen: CorpusStatistics, sure: Sure, named: tuple[str, str]) -> It
     if usual["src"][0] == usual["tgt"][0] != UNKNOWN:
         yield from lines_in(usual["tgt"][0], Kind.SAME_LANGUAGE, "tgt", of_pair=True)
         return
-    codes = [base_code(code) for code in named]
-    for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
-        main, count = usual[side]
-        if main == of_other != own and 2 * count > counts[side].total():
-            yield from lines_in(main, Kind.SWAPPED, side)
+    for side in SIDES:
         for language in counts[side]:
-            if language != main:
+            if language != usual[side][0]:
                 yield from lines_in(language, Kind.LANGUAGE, side)
+    yield from _misnamed(seen, sure, identify, named)
+
+
+def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
+    """A side that is named as in one language and is in another: most of its long lines are, or where these are few,
+    of its short ones, put together. A language that cannot be identified would always be taken for another."""
+    codes = [short_code(code) for code in named]
+    for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
+        is_joined = len(seen.sample(side)) < _FEWEST_SAMPLED
+        texts = seen.sides[side].joined.texts if is_joined else seen.sample(side)
+        found = _certain(texts, identify) if is_joined else sure[side]
+        main, count = _most_common(found)
+        if main in (own, _NO_LANGUAGE) or count < max(_FEWEST_DETECTED, len(texts) / 2):
+            continue
+        if own != UNKNOWN and own not in known_languages():
+            continue
+        if main == of_other:
+            kind = Kind.SWAPPED
+        elif own != UNKNOWN and not any({main, own} <= alike for alike in _ALIKE_LANGUAGES):
+            kind = Kind.MISNAMED
+        else:
+            continue
+        row = next(row for row, language in found if language == main)
+        for one in _finding(kind, side, count, len(texts), row, main):
+            yield replace(one, is_joined=is_joined)
 
 
 def _pair_keys(seen: CorpusStatistics) -> NDArray[np.int64]:

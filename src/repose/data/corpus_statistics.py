@@ -25,6 +25,8 @@ _COPIED_WORDS, _COPIED_LETTERS, _COPIED_SHARE = 3, 4, 0.6
 _SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
 """At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
 so many characters."""
+_JOINED_CHARACTERS = 200
+"""Shorter lines are kept likewise, put together until they have so many characters."""
 
 _TWO_SCRIPTS = 0.75
 """Share of the pairs in one same two scripts, in either direction, from which on one of the directions is wrong."""
@@ -69,6 +71,22 @@ class Tally:
         self.count += 1
 
 
+class _Sample:
+    """Some of the texts that it is given, with their rows, evenly spread."""
+
+    def __init__(self) -> None:
+        self.texts: list[tuple[int, str]] = []
+        self._every, self._given = 1, 0
+
+    def add(self, row: int, text: str) -> None:
+        """Takes every so many texts, twice as many whenever the sample is twice its size."""
+        if self._given % self._every == 0:
+            self.texts.append((row, text))
+            if len(self.texts) == 2 * _SAMPLE:
+                self.texts, self._every = self.texts[::2], 2 * self._every
+        self._given += 1
+
+
 class SideStatistics:
     """The sentences of one side, as numbers; rows that are no pair have a place, too, of zeros."""
 
@@ -79,12 +97,12 @@ class SideStatistics:
         """With which all sentences begin."""
         self.numbered = Tally()
         """Lines that begin with a larger number than the one before."""
-        self.sample: list[tuple[int, str]] = []
-        """Rows and texts of long lines, evenly spread."""
+        self.long, self.joined = _Sample(), _Sample()
+        """Long lines; and short ones put together, with the row of the first."""
+        self._short: list[tuple[int, str]] = []
         self.quoted = Tally()
         """Lines as a spreadsheet quotes them, and people now and then."""
         self._doubled = self._otherwise_quoted = 0
-        self._every, self._long_lines = 1, 0
         self._line_number = -1
 
     def add(self, row: int, text: str) -> list[str]:
@@ -104,7 +122,12 @@ class SideStatistics:
         )
         shortest, longest = _SAMPLE_CHARACTERS
         if len(text) >= shortest and len(text.encode()) >= _SAMPLE_BYTES:
-            self._take(row, text[:longest])
+            self.long.add(row, text[:longest])
+        else:
+            self._short.append((row, text))
+            if sum(len(short) for _, short in self._short) >= _JOINED_CHARACTERS:
+                self.joined.add(self._short[0][0], " ".join(short for _, short in self._short))
+                self._short.clear()
         return words
 
     def add_quotes(self, row: int, text: str) -> None:
@@ -131,14 +154,6 @@ class SideStatistics:
         self._lengths.append(length)
         self._numbers.append(numbers)
         self._scripts.append(script)
-
-    def _take(self, row: int, text: str) -> None:
-        """Every so many long lines, twice as many whenever the sample is twice its size."""
-        if self._long_lines % self._every == 0:
-            self.sample.append((row, text))
-            if len(self.sample) == 2 * _SAMPLE:
-                self.sample, self._every = self.sample[::2], 2 * self._every
-        self._long_lines += 1
 
     @property
     def keys(self) -> NDArray[np.int64]:
@@ -203,7 +218,7 @@ class CorpusStatistics:
 
     def sample(self, side: Side) -> list[tuple[int, str]]:
         """Rows and texts of some long lines of a side, of pairs that are not reversed."""
-        return [(row, text) for row, text in self.sides[side].sample if not self.is_reversed[row]]
+        return [(row, text) for row, text in self.sides[side].long.texts if not self.is_reversed[row]]
 
     def _tally(self, kind: Kind, side: str = "", reason: str = "") -> Tally:
         return self.tallies.setdefault((kind, side, reason), Tally())

@@ -21,6 +21,8 @@ class Kind(enum.StrEnum):
     """Both sides are in the language `detail`; `count` and `of` are of a sample of long lines."""
     SWAPPED = "swapped"
     """A side in the language `detail`, which is the other side's; of a sample, likewise."""
+    MISNAMED = "misnamed"
+    """A side in the language `detail`, which is neither the one that it is named by nor the other side's; likewise."""
     REVERSED = "reversed"
     """Pairs whose source is in the script of the other targets, and whose target in that of the other sources; the
     first is `detail`, as "Latin to Greek"."""
@@ -35,11 +37,12 @@ class Kind(enum.StrEnum):
     COPIED = "copied"
     """Most long words of the target are words of the source."""
     TRAINED_ON = "trained_on"
-    """Pairs of a held-out set that are training pairs."""
+    """Pairs of a held-out set that are training pairs; only those of `amount` characters and more, where it is not 0.
+    """
     HALF_TRAINED_ON = "half_trained_on"
-    """Pairs of a held-out set of which one sentence is in the training set."""
+    """Pairs of a held-out set of which one sentence is in the training set, likewise."""
     VALIDATED_ON = "validated_on"
-    """Pairs of the test set that are validation pairs."""
+    """Pairs of the test set that are validation pairs, likewise."""
     ENTITIES = "entities"
     """Lines with HTML entities, such as `detail`."""
     QUOTED = "quoted"
@@ -59,7 +62,8 @@ class Kind(enum.StrEnum):
     DECOMPOSED = "decomposed"
     """Lines that Unicode's normal form NFC makes shorter: letters and their accents as characters of their own."""
     COLUMN_NAMES = "column_names"
-    """The first pair is the names of two languages, `detail`: a line that names the columns, read as a pair."""
+    """The first pair is the names of two languages, `detail`, or looks like names in a table: a line that names the
+    columns, read as a pair."""
     REPEATED = "repeated"
     """Pairs that occurred before."""
     RETRANSLATED = "retranslated"
@@ -97,6 +101,8 @@ class Finding:
     """ "row" or "unit" of a file whose pairs are no lines; "" of one whose are."""
     detail: str = ""
     amount: int = 0
+    is_joined: bool = False
+    """Whether `count` and `of` are of texts that are several short lines put together, in the place of long lines."""
 
     @property
     def share(self) -> float:

@@ -4,6 +4,7 @@ And which one a file's name speaks of, by the codes of ISO 639: all of part 1, w
 those that corpora of little data are often in (`languages.tsv`).
 """
 
+import difflib
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -11,11 +12,15 @@ from importlib import resources
 from pathlib import PurePath
 from typing import Any
 
+from repose.system.errors import ConfigError
+
 UNKNOWN = "und"
 """ISO 639's code where a language is not stated."""
 
 _PACKED = (".gz", ".xz", ".bz2", ".zst", ".txt")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_]([A-Za-z]{2}|[A-Za-z]{4}))?")
+_STATED = re.compile(r"[A-Za-z]{1,4}([-_][A-Za-z0-9]{1,8})*")
+"""As BCP 47 has them; of four letters, too, since corpora have codes of their own, such as "aztr"."""
 _PAIR = re.compile(r"(?:^|[._])(?!to_)([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})$")
 """Not "to_en", which is hardly ever Tongan."""
 
@@ -115,6 +120,24 @@ def names_language(text: str) -> bool:
 def code_of(text: str) -> str:
     """The code of a language by its English name; another text as it is."""
     return _english_names().get(text.casefold(), text)
+
+
+def stated_code(text: str) -> str | None:
+    """The code of a language that is stated by a code, known here or not, or by its English name; None for another
+    text."""
+    found = text if is_language(text) else code_of(text)
+    return found if _STATED.fullmatch(found) else None
+
+
+def checked_language(name: str, given: object) -> str:
+    """The code of the language that is given as `name`, by its code or its English name. Raises ConfigError for
+    anything else."""
+    text = given if isinstance(given, str) else ""
+    if (code := stated_code(text)) is not None:
+        return code
+    near = difflib.get_close_matches(text.casefold(), _english_names(), n=1)
+    hint = f": did you mean {language_name(code_of(near[0]))!r}?" if near else ""
+    raise ConfigError(f"{name} should be a code such as 'pt', not {given!r}{hint}")
 
 
 @cache

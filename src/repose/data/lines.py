@@ -85,7 +85,8 @@ class LineReader:
                     raise self._in_utf_16(order)
                 if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
                     old = "has no line feed but carriage returns, the line ends of old Macs"
-                    raise DataError(f"{self.path} {old}: convert it, for instance with tr '\\r' '\\n'")
+                    by_tr = self._by(r"tr '\r' '\n' <", "unix")
+                    raise DataError(f"{self.path} {old}: convert it{by_tr}")
                 try:
                     yield None if too_long else line.decode("utf-8")
                 except UnicodeDecodeError as error:
@@ -102,10 +103,25 @@ class LineReader:
 
     def _by_iconv(self, encoding: str, more: str = "") -> str:
         """And by which command; nothing for a file that is packed."""
+        command = self._by(f"iconv -f {encoding} -t utf-8", "utf8")
+        return command and f", or{command}{more}"
+
+    def _by(self, command: str, before: str) -> str:
+        """With which command a file is converted into another, that has `before` before its name; likewise."""
         if self.path.suffix.lower() in PACKED:
             return ""
-        old, new = (quoted(name) for name in (self.path, self.path.with_name(f"utf8.{self.path.name}")))
-        return f", or with `iconv -f {encoding} -t utf-8 {old} > {new}`{more}"
+        old, new = (quoted(name) for name in (self.path, self.path.with_name(f"{before}.{self.path.name}")))
+        return f" with `{command} {old} > {new}`"
+
+
+def beginning_of(path: Path) -> tuple[str, str]:
+    """The first line of a file, cut if it is long, and its encoding as iconv calls it. Raises `DataError` for a file
+    that cannot be read."""
+    data = next(blocks(path), b"")
+    has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    order = order_of_utf_16(data.partition(b"\n")[0])
+    encoding = f"utf-16{order}" if has_mark or order else "utf-8"
+    return data.decode(encoding, errors="replace").partition("\n")[0], encoding
 
 
 def blocks(path: Path) -> Iterator[bytes]:

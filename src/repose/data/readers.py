@@ -12,13 +12,13 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
-from repose.data.lines import AS_TEXT, PACKED, LineReader, check_file
+from repose.data.lines import AS_TEXT, PACKED, LineReader, beginning_of, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError, MissingExtraError
 from repose.system.files import replacing_file
-from repose.system.terminal import counted, reasons
+from repose.system.terminal import counted, quoted, reasons
 
 
 class UnequalLinesError(DataError):
@@ -78,6 +78,8 @@ class PairReader:
             raise ConfigError(f"both sides are called {src_field!r}: name two fields, for source and target")
         for path in self.files:
             check_file(path)
+        if self._format == "text" and self.files[0].samefile(self.files[1]):
+            raise DataError(f"both files are the same file, {self.files[0]}: name the sources and their translations")
         if self._format == "parquet":
             try:
                 import pyarrow.parquet  # noqa: F401
@@ -250,8 +252,13 @@ def _other_name(path: Path) -> str:
     if path.suffix.lower() in _OFFICE:
         return f"; {AS_TEXT}"
     with suppress(DataError):
-        if path.is_file() and "\t" in (next(iter(LineReader(path, MAX_BYTES)), "") or ""):
+        line, encoding = beginning_of(path) if path.is_file() else ("", "")
+        if "\t" not in line:
+            return ""
+        if encoding == "utf-8" or unpacked(path) != path:
             return f"; its first line has a tab, so rename it to {unpacked(path).stem}.tsv if it is a table"
+        command = f"iconv -f {encoding} -t utf-8 {quoted(path)} > {quoted(path.with_suffix('.tsv'))}"
+        return f"; its first line has a tab: if it is a table, such as Excel's Unicode Text, convert it by `{command}`"
     return ""
 
 
@@ -274,16 +281,22 @@ def _usable(src: str, tgt: str) -> Row:
 
 def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
     readers = LineReader(src_file, MAX_BYTES), LineReader(tgt_file, MAX_BYTES)
+    rest_is_empty = True
     for src, tgt in zip_longest(*readers, fillvalue=_ENDED):
         # When one file has ended the rest of the other is read only to be counted.
         if src is not _ENDED and tgt is not _ENDED:
             yield TOO_LONG if src is None or tgt is None else (src, tgt)
+        else:
+            rest = tgt if src is _ENDED else src
+            rest_is_empty = rest_is_empty and rest is not None and not rest.strip()
     src_lines, tgt_lines = (reader.num_lines for reader in readers)
     if src_lines != tgt_lines:
-        raise UnequalLinesError(
-            f"{src_file} has {counted(src_lines, 'line')} and {tgt_file} has {tgt_lines:,}: line n of one must be the "
-            "translation of line n of the other"
-        )
+        both = f"{src_file} has {counted(src_lines, 'line')} and {tgt_file} has {tgt_lines:,}"
+        if rest_is_empty:
+            number, longer = abs(src_lines - tgt_lines), src_file if src_lines > tgt_lines else tgt_file
+            last, are, them = ("line", "is", "it") if number == 1 else (f"{number:,} lines", "are", "them")
+            raise DataError(f"{both}: the last {last} of {longer} {are} empty, so delete {them}")
+        raise UnequalLinesError(f"{both}: line n of one must be the translation of line n of the other")
     for reader in readers:
         note_lines(reader, counts)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from xml.parsers import expat
 
-from repose.data.language import short_code
+from repose.data.language import code_of, short_code
 from repose.data.lines import blocks
 from repose.data.pairs import MAX_CHARACTERS, Counts, Pair, Row
 from repose.system.errors import DataError
@@ -107,9 +107,10 @@ def _sides(unit: Unit, languages: Pair) -> tuple[str | None, str | None]:
 @lru_cache(maxsize=1024)
 def _is(code: str, wanted: str) -> bool:
     """Whether a code is that of a language, or of one of its variants: "pt-BR" is "pt", but not the reverse; "por" is
-    "pt"."""
+    "pt", as is "Portuguese"."""
     own, other = (
-        "-".join((short_code(text), *text.casefold().replace("_", "-").split("-")[1:])) for text in (code, wanted)
+        "-".join((short_code(text), *text.casefold().replace("_", "-").split("-")[1:]))
+        for text in map(code_of, (code, wanted))
     )
     return own == other or own.startswith(f"{other}-")
 

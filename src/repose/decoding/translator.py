@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.config.experiment import LENGTH_PENALTY, checked_language
-from repose.data.language import UNKNOWN, names_of_pair
+from repose.config.experiment import LENGTH_PENALTY
+from repose.data.language import UNKNOWN, checked_language, names_of_pair
 from repose.data.tags import with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Engine, Forced, Precision

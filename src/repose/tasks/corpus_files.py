@@ -12,7 +12,7 @@ from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, base_code, identify, is_language, short_code
+from repose.data.language import UNKNOWN, base_code, identify, is_language, short_code, stated_code
 from repose.data.pairs import Pair, Row
 from repose.data.readers import PairReader, kind_of, languages_of_files, unpacked
 from repose.data.tables import FIELDS, plain_name
@@ -77,7 +77,7 @@ def with_languages(experiment: Experiment) -> Experiment:
     corpus = experiment.corpus
     if not corpus.train or kind_of(Path(corpus.train[0])) not in ("tmx", "csv", "tsv"):
         return experiment
-    src, tgt = languages_of(corpus)
+    src, tgt = (stated_code(language) or UNKNOWN for language in languages_of(corpus))  # memories have any text
     return replace(experiment, corpus=replace(corpus, src_lang=src, tgt_lang=tgt))
 
 

@@ -41,6 +41,7 @@ from repose.tasks.translation_scores import (
     over_validations,
     score_model,
     score_set,
+    trained_on,
 )
 from repose.training.feed import bucketed_targets, pad_to, round_up_size, to_device
 from repose.training.job import TrainingJob
@@ -236,6 +237,7 @@ class TranslationTask(Task):
                 settings |= {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
+        about |= trained_on(folder, measured.sources)
         say(f"translating {counted(len(measured.sources), f'{_SETS[data.measured]} sentence')} to score the model")
         translator = load(folder, device, engine="torch")
         score_set(translator, measured, EvaluationOptions(beam_sizes=(1, beam_size)), about, folder)
@@ -246,8 +248,7 @@ class TranslationTask(Task):
         """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
         under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
         and writes, under `column_names` a first pair that may name columns, and under `trained_on` how many sources the
-        model was trained on, if these are many. An export to ONNX is measured on files
-        alone."""
+        model was trained on, if these are many. An export to ONNX is measured on files alone."""
         return score_model(folder, files, split, out, options)
 
 

@@ -74,6 +74,7 @@ def score_model(
         _check_target(translator.config, options.to, split)
         run = RunFolder(folder)
         measured = EvaluationSet(*text_of_run(run, split), split, is_pretokenized(run.config().experiment.corpus))
+        about |= trained_on(folder, measured.sources)
     return score_set(translator, measured, options, about, out)
 
 
@@ -105,12 +106,16 @@ def _read_files(
     about: dict[str, Any] = {"dropped": reader.counts.dropped} if reader.counts.dropped else {}
     if names_columns(pairs[0]):
         about["column_names"] = list(pairs[0])
-    (number,) = TrainedOn.of(folder).counts(src for src, _ in pairs)
-    if number >= max(1, TRAINED_ON_SHARE * len(pairs)):
-        about["trained_on"] = number
+    about |= trained_on(folder, [src for src, _ in pairs])
     if warnings := warnings_for_pairs(stored, pairs, options.to):
         about["input_warnings"] = [warning.to_json() for warning in warnings]
     return EvaluationSet([a for a, _ in pairs], [b for _, b in pairs], split), about
+
+
+def trained_on(folder: Path, sources: Sequence[str]) -> dict[str, Any]:
+    """How many sources a model has learnt from, as the scores are to say it; nothing where these are few."""
+    (number,) = TrainedOn.of(folder).counts(sources)
+    return {"trained_on": number} if number >= max(1, TRAINED_ON_SHARE * len(sources)) else {}
 
 
 def _fields_of(folder: Path, options: EvaluationOptions, files: Sequence[Path], languages: Pair) -> Pair:
