@@ -906,7 +906,11 @@ def test_an_error_of_the_system_is_said_with_its_file(run: Run, monkeypatch: pyt
         raise OSError(28, "No space left on device", "/somewhere/file")
 
     monkeypatch.setattr("repose.runs.arguments.load", full)
-    assert run("prepare") == (1, "", "repose: /somewhere/file: No space left on device\n")
+    assert run("prepare") == (
+        1,
+        "",
+        "repose: /somewhere/file: No space left on device, so make room, or write elsewhere\n",
+    )
 
 
 def test_missing_and_damaged_models_are_one_sentence(trained: Path, run: Run, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ COMMANDS = [
     ["fetch"],
     ["describe", "reinforced"],
     ["train", "--out", "run", "--print-config"],
-    ["score", "m", "s", "s"],
+    ["score", "m", "s", "t"],
 ]
 
 pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full")
@@ -26,13 +26,14 @@ pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a model `m` and sentences `s`."""
+    """With a model `m`, sentences `s` and translations `t`."""
     folder = tmp_path_factory.mktemp("output")
     tokenizer = Tokenizer.train(["ka lo mi"] * 3, kind="wordlevel", vocab_size=20)
     torch.manual_seed(0)
     made = repose.build("reinforced", src_vocab_size=tokenizer.vocab_size, tgt_vocab_size=tokenizer.vocab_size).eval()
     directory.save(folder / "m", MODEL_KIND, made, (tokenizer.json,) * 2, card="", extra={})
-    (folder / "s").write_text("ka lo\n")
+    for name in ("s", "t"):
+        (folder / name).write_text("ka lo\n")
     return folder
 
 

@@ -245,8 +245,9 @@ def test_verbs_take_such_names(tmp_path: Path, run_repose: Callable[..., tuple[i
     assert code == 0
     assert "hf://o/m" in out
     assert run_repose("audit", "hf://o/m")[0] == 0
-    (tmp_path / "src").write_text("a b\nc\n")
-    code, out, _ = run_repose("evaluate", "hf://o/m", tmp_path / "src", tmp_path / "src", "--workers", "1")
+    for name in ("src", "tgt"):
+        (tmp_path / name).write_text("a b\nc\n")
+    code, out, _ = run_repose("evaluate", "hf://o/m", tmp_path / "src", tmp_path / "tgt", "--workers", "1")
     assert (code, "greedy bleu" in out) == (0, True)
     code, _, err = run_repose("translate", "hf://o/none")
     assert code == 1
