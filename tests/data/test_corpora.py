@@ -330,9 +330,10 @@ def test_the_published_archive_is_checked_before_it_is_opened(home: Path, tmp_pa
         corpora.fetch_corpus(info, home=home, source=published)
 
 
-def test_a_hostile_archive_writes_nothing_elsewhere(home: Path, tmp_path: Path) -> None:
+def test_a_hostile_archive_is_refused(home: Path, tmp_path: Path) -> None:
     source = write_archive(tmp_path / "copy.tgz", {**PUBLISHED, "../../escaped": b"boo\n"})
-    corpora.fetch_corpus(corpus(), home=home, source=source)
+    with pytest.raises(DataError, match="not safe to unpack"):
+        corpora.fetch_corpus(corpus(), home=home, source=source)
     assert not list(tmp_path.rglob("escaped"))
 
 

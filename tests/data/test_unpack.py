@@ -82,6 +82,16 @@ def test_members_are_listed_and_copied_to_the_paths_given(tmp_path: Path) -> Non
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.tar.gz", "mine"]
 
 
+def test_a_name_with_a_null_byte_is_refused(tmp_path: Path) -> None:
+    info = member("x.en")
+    info.pax_headers = {"path": "x.en\0.gz"}
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(TEXT))
+    with pytest.raises(BadCopyError, match="not safe"):
+        list_members(path)
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -107,41 +117,62 @@ def test_a_missing_member_is_named(tmp_path: Path) -> None:
 
 
 HOSTILE = {
-    "parent": member("../x.en"),
-    "parent-inside": member("data/../../x.en"),
-    "parent-and-back": member("data/../x.en"),
-    "absolute": member("/etc/x.en"),
-    "drive": member("C:/x.en"),
-    "backslash": member("..\\x.en"),
-    "symlink": member("x.en", kind=tarfile.SYMTYPE, link="/etc/passwd"),
-    "hardlink": member("x.en", kind=tarfile.LNKTYPE, link="../secret"),
-    "character-device": member("x.en", kind=tarfile.CHRTYPE),
-    "block-device": member("x.en", kind=tarfile.BLKTYPE),
-    "fifo": member("x.en", kind=tarfile.FIFOTYPE),
+    "parent": (member("../x.en"), "leaves"),
+    "parent-inside": (member("data/../../x.en"), "leaves"),
+    "parent-and-back": (member("data/../x.en"), "leaves"),
+    "absolute": (member("/etc/x.en"), "leaves"),
+    "drive": (member("C:/x.en"), "leaves"),
+    "backslash": (member("..\\x.en"), "leaves"),
+    "symlink": (member("x.en", kind=tarfile.SYMTYPE, link="/etc/passwd"), "a link"),
+    "hardlink": (member("x.en", kind=tarfile.LNKTYPE, link="../secret"), "a link"),
+    "character-device": (member("x.en", kind=tarfile.CHRTYPE), "a device"),
+    "block-device": (member("x.en", kind=tarfile.BLKTYPE), "a device"),
+    "fifo": (member("x.en", kind=tarfile.FIFOTYPE), "a device"),
 }
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_members_that_plain_unpacking_would_write_elsewhere_write_nothing(tmp_path: Path, case: str) -> None:
-    hostile = HOSTILE[case]
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_a_hostile_archive_is_refused_as_a_whole(tmp_path: Path, case: str, place: str) -> None:
+    hostile, reason = HOSTILE[case]
+    members = [hostile, member("good.en")] if place == "first" else [member("good.en"), hostile]
     folder = tmp_path / "in" / "side"
     folder.mkdir(parents=True)
-    archive = write_tar(folder / "a.tar.gz", [hostile, member("good.en")])
-    extract_members(archive, {"good.en": tmp_path / "mine"})
-    if not hostile.isreg():
-        with pytest.raises(BadCopyError, match="lacks"):
-            extract_members(archive, {hostile.name: tmp_path / "other"})
-    found = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
-    assert found == ["a.tar.gz", "mine"]
-
-
-def test_an_archive_may_not_unpack_to_more_than_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = write_tar(tmp_path / "a.tar.gz", [member("x.en"), member("x.de")])
-    monkeypatch.setattr(unpack, "MAX_UNPACKED_BYTES", 2 * len(TEXT))
-    assert len(list_members(archive)) == 2
-    monkeypatch.setattr(unpack, "MAX_UNPACKED_BYTES", 2 * len(TEXT) - 1)
-    with pytest.raises(BadCopyError, match="unpacks to more"):
+    archive = write_tar(folder / "a.tar.gz", members)
+    for wanted in ("good.en", "x.en"):
+        with pytest.raises(BadCopyError, match=f"holds .*{reason}"):
+            extract_members(archive, {wanted: tmp_path / "mine"})
+    with pytest.raises(BadCopyError, match=f"holds .*{reason}"):
         list_members(archive)
+    assert not (tmp_path / "in" / "x.en").exists()
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, tarfile.REGTYPE], ids=["sparse", "regular"])
+def test_a_forged_size_is_neither_believed_nor_waited_for(tmp_path: Path, kind: bytes) -> None:
+    """`tarfile` would read on for a hundred gigabytes' worth of blocks that are not there."""
+    info = tarfile.TarInfo("x.en")
+    info.type, info.size = kind, 100_000_000_000
+    path = tmp_path / "a.tar"
+    path.write_bytes(info.tobuf(tarfile.GNU_FORMAT) + bytes(5_000))
+    with pytest.raises(BadCopyError, match=r"a sparse file|unpacks to more"):
+        list_members(path)
+    with pytest.raises(BadCopyError, match=r"a sparse file|cannot be unpacked"):
+        list_members(path, max_bytes=1 << 40)
+
+
+def test_a_stream_at_its_end_is_not_read_for_ever() -> None:
+    stream = unpack._Bounded(io.BytesIO(b"abc"), limit=10)
+    assert stream.read(5) == b"abc"
+    reads = iter(lambda: stream.read(5), None)
+    with pytest.raises(EOFError):
+        next(chunk for chunk in reads if chunk)
+
+
+def test_an_archive_may_not_unpack_to_more_than_allowed(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "a.tar.gz", [member("x.en"), member("x.de")])
+    assert len(list_members(archive, 2 * len(TEXT))) == 2
+    with pytest.raises(BadCopyError, match="unpacks to more"):
+        list_members(archive, 2 * len(TEXT) - 1)
 
 
 def test_an_archive_may_not_have_endless_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +180,30 @@ def test_an_archive_may_not_have_endless_entries(tmp_path: Path, monkeypatch: py
     archive = write_tar(tmp_path / "a.tar.gz", [member(name) for name in ("x", "y", "z")])
     with pytest.raises(BadCopyError, match="2 files"):
         list_members(archive)
+
+
+def test_headers_that_unpack_without_end_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header of extended attributes is read before any member is seen, so that only the stream can be bounded."""
+    monkeypatch.setattr(unpack, "_CHUNK", 1 << 10)
+    info = member("x.en")
+    info.pax_headers = {"comment": "a" * 100_000}
+    path = tmp_path / "a.tar.gz"
+    with tarfile.open(path, "w:gz", format=tarfile.PAX_FORMAT) as tar:
+        tar.addfile(info, io.BytesIO(TEXT))
+    assert list_members(path, 60_000) == ["x.en"]
+    with pytest.raises(BadCopyError, match="unpacks to too much"):
+        list_members(path, 20_000)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE], ids=["L", "x", "g"])
+def test_names_and_attributes_of_megabytes_are_not_read(tmp_path: Path, kind: bytes) -> None:
+    """`tarfile` would hold all of one in memory, and some copies of it."""
+    info = tarfile.TarInfo("a name")
+    info.type, info.size = kind, 2 << 20
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(gzip.compress(info.tobuf(tarfile.GNU_FORMAT) + b"a" * info.size))
+    with pytest.raises(BadCopyError, match="it holds a name, or other attributes, of megabytes"):
+        list_members(path)
 
 
 def test_thousands_of_headers_in_front_of_one_member_are_damage(tmp_path: Path) -> None:

@@ -1,16 +1,18 @@
-"""Unpacking: single texts (plain, gzip, xz) and chosen members of a tar archive.
+"""Safe unpacking: single texts (plain, gzip, xz) and chosen members of a tar archive.
 
-An archive comes from a stranger. Nothing of it is written under a name of its own choosing: the files wanted are copied
-to paths that the caller names, and no other member is unpacked. What unpacks to too much is refused.
+An archive comes from a stranger. Nothing of it is written under a name of its own choosing: the members wanted are
+copied to paths that the caller names, and every other one is only looked at. An archive in which any member is a link,
+a device, or would land outside its folder is refused as a whole, and so is one that unpacks to too much.
 """
 
 import gzip
+import io
 import lzma
 import tarfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 MAX_UNPACKED_BYTES = 1 << 30
@@ -20,11 +22,14 @@ MAX_MEMBERS = 10_000
 """How many entries an archive may have."""
 
 _CHUNK = 1 << 20
+_MAX_ATTRIBUTES = 1 << 20
+_ATTRIBUTES = (b"L", b"K", b"x", b"g", b"X")
+"""Types of the headers in front of a member: its long name or link name (GNU), its attributes (pax, Solaris)."""
 _Reader = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
 
 
 class BadCopyError(Exception):
-    """A file is damaged or not what it should be.
+    """A file is damaged, unsafe or not what it should be.
 
     The message is a phrase that says what is wrong. Who asked for the file knows what can be done about it and makes
     the sentence: try the next mirror, or tell the user.
@@ -40,17 +45,17 @@ def unpack_text(source: Path, target: Path, max_bytes: int) -> None:
         _copy(reader, target, max_bytes, source.name)
 
 
-def list_members(archive: Path) -> list[str]:
-    """Names of the regular files in a tar archive, in its order; BadCopyError where it is damaged or holds too much."""
-    with _damage_as_bad_copy(archive), tarfile.open(archive) as tar:
-        return [name for name, _ in _files(tar)]
+def list_members(archive: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> list[str]:
+    """Names of the regular files in a tar archive, in its order; BadCopyError where the archive is not safe."""
+    with _damage_as_bad_copy(archive):
+        return [name for name, _, _ in _files(archive, max_bytes)]
 
 
 def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
-    """Copy the members that `targets` names to the paths it gives; BadCopyError where one is missing or damaged."""
+    """Copy the members that `targets` names to the paths it gives; BadCopyError where one is missing or not safe."""
     missing = set(targets)
-    with _damage_as_bad_copy(archive), tarfile.open(archive) as tar:
-        for name, member in _files(tar):
+    with _damage_as_bad_copy(archive):
+        for name, tar, member in _files(archive, MAX_UNPACKED_BYTES):
             if name in targets:
                 reader = tar.extractfile(member)
                 assert reader is not None, "a regular member has content"
@@ -60,15 +65,48 @@ def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
         raise BadCopyError(f"it lacks {min(missing)}")
 
 
-def _files(tar: tarfile.TarFile) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """The regular members in one pass over the archive, each named without a leading `./`."""
+def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
+    """The regular members in one pass over the archive, each checked and named without a leading `./`."""
     total = 0
-    for count, member in enumerate(tar, start=1):
-        total += member.size
-        if total > MAX_UNPACKED_BYTES or count > MAX_MEMBERS:
-            raise BadCopyError(f"it unpacks to more than {MAX_UNPACKED_BYTES:,} bytes or {MAX_MEMBERS:,} files")
-        if member.isreg():
-            yield str(PurePosixPath(member.name)), member
+    with (
+        _open(archive) as stream,
+        # Headers and padding count here, hence the margin; the sum of the members is checked exactly.
+        tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|", tarinfo=_Member) as tar,
+    ):
+        for count, member in enumerate(tar, start=1):
+            _refuse_hostile(member)
+            total += member.size
+            if total > max_bytes or count > MAX_MEMBERS:
+                raise BadCopyError(f"it unpacks to more than {max_bytes:,} bytes or {MAX_MEMBERS:,} files")
+            if member.isreg():
+                yield str(PurePosixPath(member.name)), tar, member
+
+
+class _Member(tarfile.TarInfo):
+    """One whose name, or other attributes, are not read where they are megabytes: `tarfile` holds them in memory."""
+
+    def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
+        """The entry point that the library's source names for subclasses."""
+        if self.type in _ATTRIBUTES and self.size > _MAX_ATTRIBUTES:
+            raise BadCopyError("it holds a name, or other attributes, of megabytes")
+        return super()._proc_member(tarfile_)  # type: ignore[misc]
+
+
+def _refuse_hostile(member: tarfile.TarInfo) -> None:
+    """BadCopyError for a member that plain unpacking could write elsewhere, or that is neither file nor folder."""
+    path = PurePosixPath(member.name)
+    if path.is_absolute() or ".." in path.parts or PureWindowsPath(path).drive or {"\\", "\0"} & set(member.name):
+        kind = "a path that leaves its folder"
+    elif member.issym() or member.islnk():
+        kind = "a link"
+    elif not (member.isreg() or member.isdir()):
+        kind = "a device"
+    elif member.issparse():
+        # Its size in the header is another one than the member's, so that the sum of sizes would not bound it.
+        kind = "a sparse file"
+    else:
+        return
+    raise BadCopyError(f"it holds {kind} ({member.name!r}) and is not safe to unpack")
 
 
 def _open(path: Path) -> _Reader:
@@ -99,3 +137,27 @@ def _damage_as_bad_copy(path: Path) -> Iterator[None]:
         raise BadCopyError(f"{path.name} cannot be unpacked (too many headers in front of one file)") from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, ValueError) as error:
         raise BadCopyError(f"{path.name} cannot be unpacked ({str(error) or 'it ends early'})") from error
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends for good: at `limit` bytes, against archives that unpack without end, and at its own end.
+
+    The latter because `tarfile` skips a member by reading on, for as many blocks as a forged header claims, without
+    looking whether anything still comes.
+    """
+
+    def __init__(self, stream: _Reader, limit: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._left = limit
+        self._patience = 10
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._stream.read(min(size, _CHUNK) if size >= 0 else _CHUNK)
+        self._left -= len(chunk)
+        self._patience -= not chunk
+        if self._left < 0:
+            raise BadCopyError("it unpacks to too much")
+        if self._patience < 0:
+            raise EOFError("it ends early")
+        return chunk
