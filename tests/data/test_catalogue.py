@@ -76,7 +76,12 @@ def test_ted_pairs_carry_the_paper_s_counts_and_names() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "meant"),
-    [("multi30", "multi30k"), ("MULTI30K", "multi30k"), ("pt_to_en", "ted_hrlr/pt_to_en"), ("wmt14", "known are")],
+    [
+        ("multi30", "did you mean 'multi30k'"),
+        ("MULTI30K", "did you mean 'multi30k'"),
+        ("pt_to_en", "did you mean 'ted_hrlr/pt_to_en'"),
+        ("wmt14", "known are"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(wrong: str, meant: str) -> None:
     with pytest.raises(DataError, match=meant):

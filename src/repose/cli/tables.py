@@ -56,7 +56,7 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
         what = "the first pair, which is scored like any other, seems to name the columns"
         show(f"WARNING: {what} ({', '.join(names)}): delete it")
     if number := scores.get("trained_on"):
-        show(f"WARNING: the model was trained on {number:,} of these sources, so its scores are too high")
+        show(f"WARNING: the model was trained on {number:,} of these sources, so its scores may be too high")
     for unlike in scores.get("input_warnings", ()):
         show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):

@@ -79,7 +79,7 @@ def describe(name: str) -> CorpusInfo:
     """The catalogue's entry; DataError with the nearest name where there is none called `name`."""
     corpora = _catalogue()
     if name not in corpora:
-        raise DataError(unknown("published corpus", name, names()))
+        raise DataError(unknown("published corpus", name.lower(), names()))
     return corpora[name]
 
 

@@ -135,7 +135,7 @@ def checked_language(name: str, given: object) -> str:
     text = given if isinstance(given, str) else ""
     if (code := stated_code(text)) is not None:
         return code
-    near = difflib.get_close_matches(text.casefold(), _english_names(), n=1)
+    near = difflib.get_close_matches(text.casefold(), _english_names(), n=1, cutoff=0.75)
     hint = f": did you mean {language_name(code_of(near[0]))!r}?" if near else ""
     raise ConfigError(f"{name} should be a code such as 'pt', not {given!r}{hint}")
 

@@ -118,12 +118,6 @@ class PairReader:
         next(pairs_of(self.files[0], self._fields, self._languages, counts), None)  # which reads the first line
         return counts.columns or self._fields
 
-    @property
-    def is_turned(self) -> bool:
-        """Whether the columns of a table stand for source and target by their languages alone, the second first. Raises
-        DataError."""
-        return self.columns != PairReader(self.files, src_field=self._fields[0], tgt_field=self._fields[1]).columns
-
     def __iter__(self) -> Iterator[tuple[str, str]]:
         for row in self.rows():
             if not isinstance(row, str):

@@ -92,7 +92,7 @@ class Transformer(nn.Module):
             return self.decoder(tgt, self.encode(src))
         except IndexError as error:  # looked into afterwards: to look before, a GPU would have to be waited for
             for name, ids, size in (("src", src, self.src_vocab_size), ("tgt", tgt, self.tgt_vocab_size)):
-                if ids.min() < 0 or ids.max() >= size:
+                if ids.numel() and (ids.min() < 0 or ids.max() >= size):
                     raise DataError(
                         f"{name} has token ids that are not among its vocabulary's: 0 to {size - 1}"
                     ) from error

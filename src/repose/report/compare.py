@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric
@@ -53,9 +53,7 @@ class Comparison:
         return max(self.sentences.p, self.seeds.p) <= LEVEL
 
 
-def compare(
-    system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: Literal["greedy"] | None = None
-) -> Comparison:
+def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str | None = None) -> Comparison:
     """Tests whether a system is better than another, as `repose report` does for all those of a grid.
 
     `system`, `other`: the directories of finished runs of each, as many as there are seeds. `metric`: "bleu" or "chrf".

@@ -114,9 +114,9 @@ def memory_bytes() -> int | None:
 
 
 def check_workers(number: int) -> None:
-    """Raises ConfigError for a number of processes that this machine cannot be meant to run."""
+    """Raises ConfigError for a number of processes or threads that this machine cannot be meant to run."""
     if not is_whole(number):
-        raise ConfigError(f"workers = {number!r}, but it should be a whole number of processes")
+        raise ConfigError(f"workers = {number!r}, but it should be a whole number")
     most = max(64, 4 * available_cores())
     if not 1 <= number <= most:
         raise ConfigError(f"workers = {number}, but it should be from 1 to {most} on this machine")

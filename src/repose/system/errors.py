@@ -54,7 +54,7 @@ EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": 
 OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
 
 
-_NO_ROOM = [getattr(errno, name, None) for name in ("ENOSPC", "EDQUOT", "EFBIG")]
+_NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)}
 _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate", "CUDA error: out of memory")
 
 
