@@ -119,7 +119,7 @@ def test_type_checkers_see_no_names_but_these() -> None:
         (repose.load, ("precision", "engine")),
         (repose.export, ("to", "precision")),
         (repose.evaluate, ("precision", "engine")),
-        (repose.compare, ("metric", "decoding")),
+        (repose.compare, ("metric",)),
         (repose.train, ("progress",)),
     ],
 )
