@@ -111,7 +111,7 @@ def serve(
     metrics: Metrics = False,
     metrics_token: MetricsToken = None,
     trust_forwarded_for: TrustForwardedFor = False,
-    max_wait_ms: MaxWaitMs = 20.0,
+    max_wait_ms: MaxWaitMs = 5.0,
     drain_seconds: DrainSeconds = 20.0,
     quiet: Quiet = False,
 ) -> None:

@@ -108,7 +108,7 @@ class Batching:
     """Source tokens of a batch, padding included."""
     max_batch_rows: int = 64
     """Sentences of a batch."""
-    max_wait: float = 0.02
+    max_wait: float = 0.005
     """Seconds that an idle worker waits at most for those to come again whom it has answered together, and half of what
     answering them took; a lone request waits for nothing."""
     max_queue_tokens: int | None = None
