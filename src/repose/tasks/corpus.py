@@ -74,7 +74,7 @@ _LOCK = ".lock"
 _VERSION = 1
 """Of the keys of prepared folders: raise it where the same files and settings come to make other data."""
 _READY = ("src_file", "tgt_file")
-_SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
+SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
 
 
@@ -371,7 +371,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
         shipped = {split: pairs for split, pairs in phrasebook.read().items() if split in wanted}
         for split, pairs in shipped.items():
             write_pairs(folder, split, pairs)
-        yield f"phrasebook: {', '.join(f'{len(p):,} {_SET_NAMES[split]}' for split, p in shipped.items())} pairs"
+        yield f"phrasebook: {', '.join(f'{len(p):,} {SET_NAMES[split]}' for split, p in shipped.items())} pairs"
     for split, paths in files.items():
         reader = reader_of(corpus, paths, split)
         try:
@@ -386,7 +386,7 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     asked = (has_valid, "valid", corpus.held_out_valid), (has_test, "test", corpus.held_out_test)
     for has_set, split, number in asked:
         if has_set and number is not None:
-            yield f"corpus.held_out_{split} is not used: the corpus has its own {_SET_NAMES[split]} set"
+            yield f"corpus.held_out_{split} is not used: the corpus has its own {SET_NAMES[split]} set"
     if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
         yield _hold_out(corpus, folder)
 

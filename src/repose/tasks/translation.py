@@ -31,7 +31,7 @@ from repose.system.terminal import Say, counted
 from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, EvaluationOptions, Task, position_table
-from repose.tasks.corpus import CorpusData, prepare_pairs
+from repose.tasks.corpus import SET_NAMES, CorpusData, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
 from repose.tasks.decoding_choice import FEWEST, SENTENCES, choose_decoding
 from repose.tasks.translation_scores import (
@@ -52,9 +52,6 @@ from repose.training.r_drop import r_drop
 _USUAL = 98
 """Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
 docs/own-corpus.md."""
-
-
-_SETS = {"valid": "validation", "test": "test"}
 
 
 class PairBatch(NamedTuple):
@@ -238,7 +235,7 @@ class TranslationTask(Task):
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
         about |= trained_on(folder, measured.sources)
-        say(f"translating {counted(len(measured.sources), f'{_SETS[data.measured]} sentence')} to score the model")
+        say(f"translating {counted(len(measured.sources), f'{SET_NAMES[data.measured]} sentence')} to score the model")
         translator = load(folder, device, engine="torch")
         score_set(translator, measured, EvaluationOptions(beam_sizes=(1, beam_size)), about, folder)
 
