@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 
-from repose.data import readers
 from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, languages_of_files, write_pairs
+from repose.data.records import flat, sides_by_language
 from repose.system.errors import ConfigError, DataError, WriteError
 
 PAIRS = [("ein kleiner Hund", "a small dog"), ("zwei Vögel", "two birds"), ("Regen", "rain")]
@@ -126,13 +126,40 @@ def test_records_inside_records(tmp_path, kind):
         write_table(pa.Table.from_pylist(every), file)
     pairs, counts = read([file], src_field="translation.de", tgt_field="translation.en")
     assert (pairs, counts.dropped) == (PAIRS, {"both sides empty": 1, "source empty": 1})
-    fails([file], "there is no field 'src' (present: ", "'translation.de', 'translation.en'")
+    fails([file], "there is no field 'src' (present: ", "settings, such as translation.de and translation.en")
     fails([file], "'id' holds no text", src_field="id", tgt_field="translation.en")
+    for languages in (("de", "en"), ("deu", "und"), ("und", "en-GB")):
+        reader = PairReader([file], languages=languages)
+        assert [*reader] == PAIRS
+        assert reader.columns == ("translation.de", "translation.en")
+    assert [*PairReader([file], languages=("en", "de"))] == [(tgt, src) for src, tgt in PAIRS]
+
+
+@pytest.mark.parametrize(
+    ("names", "languages", "sides"),
+    [
+        (("id", "en", "pt-BR"), ("pt", "en"), ("pt-BR", "en")),
+        (("Portuguese", "English"), ("pt", "en"), ("Portuguese", "English")),
+        (("id", "t.en", "t.id"), ("en", "id"), ("t.en", "t.id")),  # "id" is Indonesian, too
+        (("t.zh", "t.zh_TW", "t.en"), ("zh", "en"), ("t.zh", "t.en")),
+        (("t.zh_CN", "t.zh_TW", "t.en"), ("zh", "en"), None),
+        (("a.de", "a.en", "b.de", "b.en"), ("de", "en"), None),
+        (("t.de", "t.en", "t.fr"), ("de", "und"), None),
+        (("t.de", "t.en"), ("fr", "en"), None),
+        (("t.de", "t.en"), ("und", "und"), None),
+        (("t.de", "t.en", "src"), ("de", "en"), None),
+        (("text", "number"), ("de", "en"), None),
+    ],
+)
+def test_fields_that_are_called_by_languages(names, languages, sides):
+    usual = ("src", "tgt")
+    assert sides_by_language(names, usual, languages) == (sides or usual)
+    assert sides_by_language(names, ("src", "other"), languages) == ("src", "other")
 
 
 def test_a_name_with_a_dot_is_first_of_all_a_name():
     record = {"a.b": "own", "a": {"b": "inner", "c": 1}, "d": None}
-    assert readers.flat(record) == {"a.b": "own", "a.c": 1, "d": None}
+    assert flat(record) == {"a.b": "own", "a.c": 1, "d": None}
 
 
 def test_parquet_without_pyarrow_names_the_extra(tmp_path, monkeypatch):
@@ -737,7 +764,7 @@ def test_of_an_odd_jsonl_record_is_said_whether_it_is_the_first(tmp_path, odd):
 
 
 def test_jsonl_values_that_are_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_RECORD_BYTES", 100)
+    monkeypatch.setattr("repose.data.records._RECORD_BYTES", 100)
     records = [
         {"src": None, "tgt": "b"},
         {"src": "a\nb", "tgt": "c"},

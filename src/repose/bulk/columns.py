@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from repose.bulk.storage import open_input
-from repose.data.readers import first_line, flat_schema, is_text
+from repose.data.records import first_line, flat_schema, is_text
 from repose.data.tables import present
 from repose.system.errors import DataError, MissingExtraError
 

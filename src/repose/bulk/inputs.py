@@ -24,7 +24,8 @@ import numpy as np
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
 from repose.data.lines import unpackable
-from repose.data.readers import first_line, flat, kind_of, unpacked, values_of
+from repose.data.readers import kind_of, unpacked
+from repose.data.records import first_line, flat, values_of
 from repose.data.tables import TWO_COLUMNS, present, table_columns
 from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError

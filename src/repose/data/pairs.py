@@ -32,7 +32,8 @@ class Counts:
     header_lines: int = field(default=0, compare=False)
     """Lines before the first pair: 1 where a table names its columns."""
     columns: Pair | None = field(default=None, compare=False)
-    """Source and target, of a table: their names in its first line, or else their numbers, from 1."""
+    """Source and target, of a table: their names in its first line, or else their numbers, from 1; of records, what
+    they are called."""
     languages: Pair | None = field(default=None, compare=False)
     """Source and target, of a TMX file, as it writes them."""
 

@@ -4,17 +4,21 @@ Text is passed on as it is, untrimmed, in constant memory. What cannot be a sent
 reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
-from typing import Any
 
-from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
+from repose.data.language import (
+    UNKNOWN,
+    base_code,
+    is_language,
+    languages_in_names,
+)
 from repose.data.lines import AS_TEXT, PACKED, LineReader, beginning_of, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
-from repose.data.tables import FIELDS, csv_pairs, no_field, note_lines, tsv_pairs
+from repose.data.records import jsonl_pairs, parquet_pairs
+from repose.data.tables import FIELDS, csv_pairs, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError, MissingExtraError
 from repose.system.files import replacing_file
@@ -24,9 +28,6 @@ from repose.system.terminal import counted, quoted, reasons
 class UnequalLinesError(DataError):
     """Two aligned files that cannot be so, since one has more lines than the other."""
 
-
-_RECORD_BYTES = 1 << 22
-_ROWS_PER_BATCH = 4096
 
 _ENDED = "\n"  # no line
 _SUFFIXES = {
@@ -50,7 +51,8 @@ class PairReader:
     (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet (see `flat`) and a TSV or CSV file whose
     first line names its columns; without such a line it has two columns, source and target. Lines with more or fewer
     are left out; a first line with more is refused. TSV has no quoting; the cells of CSV stand between commas,
-    semicolons or tabs, as the first lines show; columns that are called by the `languages` may stand in either order.
+    semicolons or tabs, as the first lines show. Columns and fields that are called by the `languages` are found by
+    these, in any order (`sides_by_language`).
     In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages are `languages`, or
     where these are not stated, those of the first file's first units.
 
@@ -100,22 +102,22 @@ class PairReader:
                 src, tgt = (str(path) for path in self.files)
                 return (src, tgt) if self.files[0].name == self.files[1].name else (of, self.files[1].name)
             case "tsv" | "csv":
-                what, names = "column", self.columns
+                what = "column"
             case "tmx":
                 return (of + f" and {more} more" * bool(more),) * 2
             case _:
-                what, names = "field", self._fields
-        src, tgt = (f"{what} {name} of {of}" + f" and {more} more" * bool(more) for name in names)
+                what = "field"
+        src, tgt = (f"{what} {name} of {of}" + f" and {more} more" * bool(more) for name in self.columns)
         return src, tgt
 
     @property
     def columns(self) -> Pair:
-        """What source and target are called in the first line of a TSV or CSV file, or else their numbers; of other
-        files, what they are called. Raises DataError."""
-        if self._format not in ("tsv", "csv"):
+        """What source and target are called in the first line of a TSV or CSV file, or else their numbers; in the
+        first record of a JSONL or Parquet file; of other files, what they are called. Raises DataError."""
+        if self._format in ("text", "tmx"):
             return self._fields
-        counts, pairs_of = Counts(), {"tsv": tsv_pairs, "csv": csv_pairs}[self._format]
-        next(pairs_of(self.files[0], self._fields, self._languages, counts), None)  # which reads the first line
+        counts = Counts()
+        next(self._rows(counts), None)  # which reads the first line
         return counts.columns or self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
@@ -135,7 +137,7 @@ class PairReader:
     def rows(self) -> Iterator[Row]:
         """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""
         self.counts = Counts()
-        for row in self._rows():
+        for row in self._rows(self.counts):
             usable = row if isinstance(row, str) else _usable(*row)
             if isinstance(usable, str):
                 self.counts.dropped[usable] += 1
@@ -148,21 +150,22 @@ class PairReader:
             names = " and ".join(str(path) for path in self.files)
             raise DataError(f"there is nothing in {names}: check that the right file was named")
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self, counts: Counts) -> Iterator[Row]:
+        named = self._fields, self._languages
         match self._format:
             case "text":
-                return _aligned(self.files[0], self.files[1], self.counts)
+                return _aligned(self.files[0], self.files[1], counts)
             case "tsv":
-                return tsv_pairs(self.files[0], self._fields, self._languages, self.counts)
+                return tsv_pairs(self.files[0], *named, counts)
             case "csv":
-                return csv_pairs(self.files[0], self._fields, self._languages, self.counts)
+                return csv_pairs(self.files[0], *named, counts)
             case "jsonl":
-                return chain.from_iterable(_jsonl(path, self._fields, self.counts) for path in self.files)
+                return chain.from_iterable(jsonl_pairs(path, *named, counts) for path in self.files)
             case "tmx":
-                languages = languages_of_memory(self.files[0], _named_languages(self._fields, self._languages))
-                return chain.from_iterable(memory_pairs(path, languages, self.counts) for path in self.files)
+                languages = languages_of_memory(self.files[0], _named_languages(*named))
+                return chain.from_iterable(memory_pairs(path, languages, counts) for path in self.files)
             case _:
-                return chain.from_iterable(_parquet(path, self._fields) for path in self.files)
+                return chain.from_iterable(parquet_pairs(path, *named, counts) for path in self.files)
 
 
 def holds_pairs(path: Path) -> bool:
@@ -331,103 +334,6 @@ def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
         return None if language == UNKNOWN else language
 
     return tuple(named(*side) for side in zip(fields, FIELDS, languages, strict=True))
-
-
-def _jsonl(path: Path, fields: tuple[str, str], counts: Counts) -> Iterator[Row]:
-    reader = LineReader(path, _RECORD_BYTES)
-    is_first = True
-    for line in reader:
-        if line is None:
-            yield f"record longer than {_RECORD_BYTES:,} bytes"
-        elif not line.strip():
-            yield "blank line"
-        else:
-            yield _record(line, fields, f"{path}, line {reader.num_lines}", is_first)
-            is_first = False
-    note_lines(reader, counts)
-
-
-def _record(text: str, fields: tuple[str, str], place: str, is_first: bool) -> Row:
-    """A record's two fields. What the first one lacks may have another name; a later one is odd itself."""
-    alone = "" if is_first else ", unlike in the records before: mend or delete this one"
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
-    if not isinstance(record, dict):
-        raise DataError(f"{place}: not a JSON object: each line must be like {{{fields[0]!r}: …, {fields[1]!r}: …}}")
-    nothing = {name: None for name in fields if record.get(name.partition(".")[0], "") is None}  # in a null record
-    record = record if all(name in record for name in fields) else nothing | flat(record)
-    sides = []
-    for name in fields:
-        if name not in record:
-            raise DataError(f"{place}: {no_field(name, list(record), alone)}")
-        value = "" if record[name] is None else record[name]
-        if not isinstance(value, str):
-            shown = json.dumps(value)[:40]
-            raise DataError(f"{place}: the field {name!r} holds no text but {shown}{alone or ': name a text field'}")
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise DataError(f"{place}: the field {name!r} holds half a surrogate pair: repair its encoding") from error
-        sides.append(value)
-    return sides[0], sides[1]
-
-
-def flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record, and those of the records in it, by their names with a dot between: "translation.pt"."""
-    inner = {
-        f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
-    }
-    return inner | {name: value for name, value in record.items() if not isinstance(value, dict)}
-
-
-def flat_schema(schema: Any) -> Any:
-    """An Arrow schema with the fields of its structs beside the others, under the names that `flat` gives."""
-    return schema.empty_table().flatten().schema
-
-
-def values_of(batch: Any, name: str) -> list[Any]:
-    """A field's values in the rows of an Arrow batch; None where it, or the record that it is in, is null."""
-    import pyarrow as pa
-
-    values: list[Any] = pa.Table.from_batches([batch]).flatten().column(name).to_pylist()
-    return values
-
-
-def _parquet(path: Path, fields: tuple[str, str]) -> Iterator[Row]:
-    import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        with ParquetFile(path) as file:
-            schema = flat_schema(file.schema_arrow)
-            for name in fields:
-                if name not in schema.names:
-                    raise DataError(f"{path}: {no_field(name, schema.names)}")
-                if schema.names.count(name) > 1:
-                    raise DataError(f"{path} has several columns with the name {name!r}: rename all but one")
-                if not is_text(kind := schema.field(name).type):
-                    raise DataError(f"{path}: the field {name!r} holds no text but {kind}: name a text field")
-            for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(fields)):
-                columns = (values_of(batch, name) for name in fields)
-                for src, tgt in zip(*columns, strict=True):
-                    yield src or "", tgt or ""
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged or no Parquet file ({first_line(error)}): get it again") from error
-
-
-def is_text(kind: Any) -> bool:
-    """Whether a column of this Arrow type holds text."""
-    import pyarrow as pa
-
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in short."""
-    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
 class TextPairs:

@@ -1,0 +1,169 @@
+"""Sentence pairs of records: JSONL and Parquet, whose fields may lie in records inside."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from repose.data.language import UNKNOWN, code_of, names_language, short_code
+from repose.data.lines import LineReader
+from repose.data.pairs import Counts, Pair, Row
+from repose.data.tables import FIELDS, NAME_BOTH, no_field, note_lines
+from repose.system.errors import DataError
+
+_RECORD_BYTES = 1 << 22
+_ROWS_PER_BATCH = 4096
+
+
+def sides_by_language(names: Iterable[str], fields: Pair, languages: Pair) -> Pair:
+    """What source and target are called in records that have fields of these names: as `fields` says, unless these are
+    the usual ones and there are none such. Then they are called by their languages, such as "translation.pt" and
+    "translation.en"; where one language is not stated, by the other one and the only one beside it."""
+    if fields != FIELDS or any(name in names for name in FIELDS):
+        return fields
+    sides = [pair for of in _by_language(names) if (pair := _pair_of(of, languages))]
+    return sides[0] if len(sides) == 1 else fields
+
+
+def _by_language(names: Iterable[str]) -> list[dict[str, str]]:
+    """The names that end in a language, with its code, where there are several: those at the top of a record, and those
+    of each record in it."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        record, _, last = name.rpartition(".")
+        if names_language(last):
+            found.setdefault(record, {})[name] = code_of(last)
+    return [of for of in found.values() if len(of) > 1]
+
+
+def _pair_of(of: Mapping[str, str], languages: Pair) -> Pair | None:
+    """The names of source and target among those of one record."""
+
+    def called(language: str) -> list[str]:
+        exact = [name for name, code in of.items() if code == language]
+        return exact or [name for name, code in of.items() if short_code(code) == short_code(language)]
+
+    match [called(language) for language in languages]:
+        case [[src], [tgt]] if src != tgt:
+            return src, tgt
+        case [[src], []] if languages[1] == UNKNOWN and len(of) == 2:
+            return src, next(name for name in of if name != src)
+        case [[], [tgt]] if languages[0] == UNKNOWN and len(of) == 2:
+            return next(name for name in of if name != tgt), tgt
+        case _:
+            return None
+
+
+def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
+    reader = LineReader(path, _RECORD_BYTES)
+    is_first = True
+    for line in reader:
+        if line is None:
+            yield f"record longer than {_RECORD_BYTES:,} bytes"
+        elif not line.strip():
+            yield "blank line"
+        else:
+            place = f"{path}, line {reader.num_lines}"
+            record = _object(line, place)
+            if is_first:
+                counts.columns = fields = sides_by_language(flat(record), fields, languages)
+            yield _sides_of(record, fields, place, is_first)
+            is_first = False
+    note_lines(reader, counts)
+
+
+def _object(text: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
+    if not isinstance(record, dict):
+        raise DataError(f'{place}: not a JSON object: each line must be like {{"src": …, "tgt": …}}')
+    return record
+
+
+def _sides_of(record: Mapping[str, Any], fields: Pair, place: str, is_first: bool) -> Row:
+    """A record's two fields. What the first one lacks may have another name; a later one is odd itself."""
+    alone = "" if is_first else ", unlike in the records before: mend or delete this one"
+    nothing = {name: None for name in fields if record.get(name.partition(".")[0], "") is None}  # in a null record
+    record = record if all(name in record for name in fields) else nothing | flat(record)
+    sides = []
+    for name in fields:
+        if name not in record:
+            raise DataError(f"{place}: {no_field(name, list(record), alone or _naming(record))}")
+        value = "" if record[name] is None else record[name]
+        if not isinstance(value, str):
+            shown = json.dumps(value)[:40]
+            raise DataError(f"{place}: the field {name!r} holds no text but {shown}{alone or ': name a text field'}")
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError(f"{place}: the field {name!r} holds half a surrogate pair: repair its encoding") from error
+        sides.append(value)
+    return sides[0], sides[1]
+
+
+def flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a record, and those of the records in it, by their names with a dot between: "translation.pt"."""
+    inner = {
+        f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
+    }
+    return inner | {name: value for name, value in record.items() if not isinstance(value, dict)}
+
+
+def flat_schema(schema: Any) -> Any:
+    """An Arrow schema with the fields of its structs beside the others, under the names that `flat` gives."""
+    return schema.empty_table().flatten().schema
+
+
+def values_of(batch: Any, name: str) -> list[Any]:
+    """A field's values in the rows of an Arrow batch; None where it, or the record that it is in, is null."""
+    import pyarrow as pa
+
+    values: list[Any] = pa.Table.from_batches([batch]).flatten().column(name).to_pylist()
+    return values
+
+
+def _naming(names: Iterable[str]) -> str:
+    """What to do about a field that is not there: name those that are called by languages, or any."""
+    match [[*of] for of in _by_language(names)]:
+        case [[src, tgt]]:
+            return f": {NAME_BOTH}, such as {src} and {tgt}"
+        case _:
+            return ""  # as usual
+
+
+def parquet_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        with ParquetFile(path) as file:
+            schema = flat_schema(file.schema_arrow)
+            counts.columns = fields = sides_by_language(schema.names, fields, languages)
+            for name in fields:
+                if name not in schema.names:
+                    raise DataError(f"{path}: {no_field(name, schema.names, _naming(schema.names))}")
+                if schema.names.count(name) > 1:
+                    raise DataError(f"{path} has several columns with the name {name!r}: rename all but one")
+                if not is_text(kind := schema.field(name).type):
+                    raise DataError(f"{path}: the field {name!r} holds no text but {kind}: name a text field")
+            for batch in file.iter_batches(batch_size=_ROWS_PER_BATCH, columns=list(fields)):
+                columns = (values_of(batch, name) for name in fields)
+                for src, tgt in zip(*columns, strict=True):
+                    yield src or "", tgt or ""
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged or no Parquet file ({first_line(error)}): get it again") from error
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds text."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
