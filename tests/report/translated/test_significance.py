@@ -393,7 +393,7 @@ def test_a_run_without_greedy_translations_is_left_out_alone(made: Any) -> None:
 
 
 def test_greedy_scores_are_tested_over_seeds() -> None:
-    """The intervals and p of docs/findings.md, 3.1."""
+    """The intervals and p of docs/findings-details.md, 3.1."""
     results = Path(__file__).parents[3] / "results" / "reinforced-multi30k"
     found = {table.id: table for table in significance_tables(read_runs([results]))}
     greedy = found["seeds-greedy"]
