@@ -10,8 +10,9 @@ Pairs from files
     pairs.py                a pair, its two sides, and how many were kept or dropped
     lines.py                lines of plain and packed files
     tables.py               TSV and CSV
+    records.py              JSONL and Parquet
     translation_memory.py   TMX
-    readers.py              any of these, JSONL and Parquet, by a file's name
+    readers.py              any of these, by a file's name
     splits.py               validation and test pairs, held out of a corpus
 What a text is in
     language.py, scripts.py which language, and which script
