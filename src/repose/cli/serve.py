@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Argument, Context, Option
 
 from repose.cli.options import Device, EngineChoice, PrecisionName
+from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 from repose.system.errors import MissingExtraError
 from repose.system.terminal import say
 
@@ -86,33 +87,33 @@ def serve(
     context: Context,
     runs: Runs,
     lang: Languages = None,
-    host: Host = "127.0.0.1",
-    port: Port = 5000,
+    host: Host = ServeSettings.host,
+    port: Port = ServeSettings.port,
     workers: Workers = None,
-    device: Device = "cpu",
+    device: Device = ServeSettings.device,
     precision: Precision = None,
-    engine: Engine = "auto",
+    engine: Engine = ServeSettings.engine,
     beam_size: BeamSize = None,
-    char_limit: CharLimit = 5_000,
-    batch_limit: BatchLimit = 128,
+    char_limit: CharLimit = Limits.char_limit,
+    batch_limit: BatchLimit = Limits.batch_limit,
     req_limit: ReqLimit = None,
-    hourly_req_limit: HourlyReqLimit = -1,
-    daily_req_limit: DailyReqLimit = -1,
-    alternatives_limit: AlternativesLimit = 16,
-    timeout: Timeout = 30.0,
-    max_body: MaxBody = 8 << 20,
+    hourly_req_limit: HourlyReqLimit = Limits.hourly_req_limit,
+    daily_req_limit: DailyReqLimit = Limits.daily_req_limit,
+    alternatives_limit: AlternativesLimit = Limits.alternatives_limit,
+    timeout: Timeout = Limits.timeout,
+    max_body: MaxBody = Limits.max_body,
     api_keys: ApiKeys = None,
     key_required: KeyRequired = False,
     key_url: KeyUrl = None,
-    url_prefix: UrlPrefix = "",
-    files: Files = True,
-    page: Page = True,
+    url_prefix: UrlPrefix = ServeSettings.url_prefix,
+    files: Files = ServeSettings.files,
+    page: Page = ServeSettings.page,
     suggestions: Suggestions = None,
     metrics: Metrics = False,
     metrics_token: MetricsToken = None,
     trust_forwarded_for: TrustForwardedFor = False,
-    max_wait_ms: MaxWaitMs = 5.0,
-    drain_seconds: DrainSeconds = 20.0,
+    max_wait_ms: MaxWaitMs = 1000 * Batching.max_wait,
+    drain_seconds: DrainSeconds = ServeSettings.drain_seconds,
     quiet: Quiet = False,
 ) -> None:
     """Serve models over HTTP, with LibreTranslate's API and a page to translate on.
@@ -122,8 +123,6 @@ def serve(
     """
     if os.getpid() == 1:  # in a container, whose kernel ignores what the first process has no handler for
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-
-    from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 
     _tell_of_variables(context)
     _check_libraries()

@@ -1,14 +1,19 @@
-"""What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach."""
+"""What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach.
+
+The command line takes its defaults from here, so this loads little.
+"""
 
 import math
 import re
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from repose.config.experiment import MAX_BEAM_SIZE
-from repose.decoding.engine import EngineChoice, Precision
 from repose.system.errors import ConfigError
+
+if TYPE_CHECKING:
+    from repose.decoding.engine import EngineChoice, Precision
 
 NO_LIMIT = -1
 _REQ_LIMIT = 300
@@ -71,6 +76,8 @@ class Limits:
     @property
     def most_alternatives(self) -> int:
         """Further translations of a text that can be asked for: no beam is wider than the widest."""
+        from repose.config.experiment import MAX_BEAM_SIZE
+
         widest = MAX_BEAM_SIZE - 1
         return widest if self.alternatives_limit == NO_LIMIT else min(widest, self.alternatives_limit)
 
@@ -137,9 +144,9 @@ class ServeSettings:
     workers: int | None = None
     """Processes that translate. None: one per core on a CPU, one on any other device."""
     device: str = "cpu"
-    precision: Precision | None = None
+    precision: "Precision | None" = None
     """None: fp32, or as exported."""
-    engine: EngineChoice = "auto"
+    engine: "EngineChoice" = "auto"
     """torch, onnx, or auto: the faster one that is there."""
     beam_size: int | None = None
     """None: the model's."""
