@@ -451,7 +451,7 @@ def test_calibrations_are_told_one_after_the_other(
         return ReposeError("not measured")
 
     monkeypatch.setattr(estimate, "_in_process", in_process)
-    costs = estimate.calibrate(plan, Share(2, 1), device="cpu", devices=0, say=say)
+    costs = estimate.calibrate(plan, Share(2, 1), device="cpu", say=say)
     assert [str(cost) for cost in costs.values()] == ["not measured"] * 2
 
 

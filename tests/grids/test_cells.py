@@ -396,7 +396,7 @@ def test_after_a_stop_no_cell_is_begun() -> None:
 
 def test_cells_go_round_the_gpus() -> None:
     done: list[CellJob] = []
-    backend = LocalBackend(Share(3, 1), devices=2, run_cell=fake(done, seconds=0.2))
+    backend = LocalBackend(Share(3, 1, devices=2), run_cell=fake(done, seconds=0.2))
     backend.run(jobs_named("a", "b", "c"), lambda *_: None, threading.Event())
     assert sorted(job.device for job in done) == ["cuda:0", "cuda:0", "cuda:1"]
 
@@ -415,7 +415,7 @@ def test_shares_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(30, jobs=16) == (16, 1)
     assert found(2, jobs=8) == (2, 4), "no core is left idle"
     assert found(30, devices=2) == (2, 4)
-    assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2)
+    assert share(30, jobs=None, cores=None, devices=2, gpus=0.5) == Share(4, 2, devices=2)
 
 
 def test_gpus_that_torch_cannot_use_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def grid(
     if dry_run:
         from repose.grids.estimate import calibrate, estimate_table
 
-        costs = calibrate(plan, mine, device=device, devices=devices, say=say)
+        costs = calibrate(plan, mine, device=device, say=say)
         show(*estimate_table(plan, costs, mine, on=on))
         return
     if on == "ray":
@@ -93,7 +93,7 @@ def grid(
 
         at_once = f", {mine.jobs} at once on {counted(mine.cores, 'core')} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
-        _run(plan, cells, LocalBackend(mine, devices), at_once if cells else "")
+        _run(plan, cells, LocalBackend(mine), at_once if cells else "")
 
 
 def _refuse_others(on: str, **options: object) -> None:

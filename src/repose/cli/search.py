@@ -31,15 +31,14 @@ def search(
 
     check_request(jobs=jobs, cores=cores_per_trial, device=device, here=True, unit="trial")
     wanted = read_search(file, overrides=overrides or [], trials=trials)
-    devices = num_devices(device)
-    mine = share(wanted.trials, jobs=jobs, cores=cores_per_trial, devices=devices)
+    mine = share(wanted.trials, jobs=jobs, cores=cores_per_trial, devices=num_devices(device))
     folder = out / wanted.name
     with held(folder):
         study = Study(wanted, folder)
         study.check_data(prepare(wanted, cache(say)))
         at_once = f"{mine.jobs} at once on {counted(mine.cores, 'core')} each"
         say(f"{folder}: {counted(wanted.trials, 'trial')} of {', '.join(wanted.settings)}, {at_once}")
-        searcher = Searcher(wanted, study, folder, mine, device, devices, say)
+        searcher = Searcher(wanted, study, folder, mine, device, say)
         complete = searcher.run()
         report = result.result_of(wanted, study, folder)
         result.write(report, folder)

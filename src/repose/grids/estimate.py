@@ -80,7 +80,7 @@ def kind_of(experiment: Experiment) -> str:
     return json.dumps([training, asdict(experiment.decoding), *others], sort_keys=True)
 
 
-def calibrate(plan: GridPlan, share: Share, *, device: str, devices: int, say: Say) -> dict[str, Cost | ReposeError]:
+def calibrate(plan: GridPlan, share: Share, *, device: str, say: Say) -> dict[str, Cost | ReposeError]:
     """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
     slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
@@ -89,7 +89,7 @@ def calibrate(plan: GridPlan, share: Share, *, device: str, devices: int, say: S
     def measured(kind: str) -> Cost | ReposeError:
         slot, affinity = slots.get()
         order = {"experiment": to_json(kinds[kind].experiment), "cores": share.cores, "affinity": affinity}
-        order |= {"device": f"cuda:{slot % devices}" if devices else device, "began": time.time()}
+        order |= {"device": share.device(slot, device), "began": time.time()}
         with telling:
             say(f"calibrating: {kinds[kind].name}")
         try:

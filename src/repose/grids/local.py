@@ -28,6 +28,12 @@ class Share:
     """Cells at once."""
     cores: int
     """Cores of each, one thread or worker per core."""
+    devices: int = 0
+    """GPUs that go round among them."""
+
+    def device(self, place: int, asked: str) -> str:
+        """Where the cell in a place computes: on its GPU, or where none go round, on the device that is asked for."""
+        return f"cuda:{place % self.devices}" if self.devices else asked
 
 
 def check_request(
@@ -73,7 +79,7 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
     available = available_cores()
     at_once = int(devices / (gpus or 1.0)) if devices else available // (cores or 1)
     jobs = max(1, min(at_once if jobs is None else jobs, num_cells))
-    return Share(jobs, cores or max(1, available // jobs))
+    return Share(jobs, cores or max(1, available // jobs), devices)
 
 
 @contextlib.contextmanager
@@ -137,8 +143,6 @@ class LocalBackend:
     """Runs cells as processes of this machine."""
 
     share: Share
-    devices: int = 0
-    """GPUs to go round."""
     kill: threading.Event = field(default_factory=threading.Event)
     """Set to end running cells at once."""
     run_cell: RunCell = run_cell
@@ -155,7 +159,7 @@ class LocalBackend:
                 except queue.Empty:
                     return
                 tell(job.name, CellState(status=CellStatus.RUNNING))
-                device = f"cuda:{slot % self.devices}" if self.devices else job.device
+                device = self.share.device(slot, job.device)
                 here = replace(job, cores=self.share.cores, affinity=cores, device=device)
                 tell(job.name, self.run_cell(here, stop=stop, kill=self.kill))
 

@@ -106,8 +106,6 @@ class Searcher:
     folder: Path
     share: Share
     device: str = "auto"
-    devices: int = 0
-    """GPUs to go round."""
     say: Say = lambda _: None
     run_cell: RunCell = run_cell
 
@@ -148,7 +146,7 @@ class Searcher:
             figure = trial.rungs[epochs] if epochs in trial.rungs else self._figure(path, epochs)
             if figure is None:
                 self.say(f"{name} ({shown}): to epoch {epochs}")
-                device = f"cuda:{slot % self.devices}" if self.devices else self.device
+                device = self.share.device(slot, self.device)
                 needs: dict[str, Any] = {"cores": self.share.cores, "device": device, "affinity": cores}
                 job = CellJob(name=name, folder=path.absolute(), experiment=experiment, until_epoch=epochs, **needs)
                 state = self.run_cell(job, stop=self.stop, kill=self.kill)
