@@ -129,7 +129,7 @@ def run(
                 progress=progress,
                 tensorboard=tensorboard,
                 evaluate=task.validation_figures(experiment, data),
-                samples=None if progress == "none" else task.validation_samples(data),
+                samples=task.validation_samples(data),
                 signals=signals,
                 say=say,
             )

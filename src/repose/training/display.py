@@ -38,11 +38,6 @@ class Progress:
 class Display:
     """Shows a training; this one shows nothing."""
 
-    @property
-    def wants_samples(self) -> bool:
-        """Whether translations of a few sentences are to be shown at the next validation."""
-        return False
-
     def advance(self, progress: Progress) -> None:
         """An update is done; called after each one, so it must cost next to nothing."""
 
@@ -52,36 +47,16 @@ class Display:
     def note(self, text: str) -> None:
         """A line that must be seen."""
 
-    def samples_shown(self) -> None:
-        """Translations have just been shown."""
-
     def close(self) -> None:
         """The training is over."""
 
 
-class _Watched(Display):
-    """Shows translations at most once a minute, however often a training validates."""
-
-    SAMPLES_SECONDS = 60.0
-
-    def __init__(self) -> None:
-        self._samples_at: float | None = None
-
-    @property
-    def wants_samples(self) -> bool:
-        return self._samples_at is None or time.monotonic() - self._samples_at >= self.SAMPLES_SECONDS
-
-    def samples_shown(self) -> None:
-        self._samples_at = time.monotonic()
-
-
-class Lines(_Watched):
+class Lines(Display):
     """Plain lines for logs: every epoch and validation, and how far the training is at most every half minute."""
 
     SECONDS = 30.0
 
     def __init__(self, say: Say) -> None:
-        super().__init__()
         self._say = say
         self._shown = time.monotonic()
 
@@ -100,13 +75,12 @@ class Lines(_Watched):
         self._say(text)
 
 
-class Live(_Watched):
+class Live(Display):
     """One line that moves, drawn by rich twice a second at most, so that it takes no time from the training."""
 
     SECONDS = 0.5
 
     def __init__(self) -> None:
-        super().__init__()
         from rich import progress as bars
         from rich.console import Console
 

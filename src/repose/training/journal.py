@@ -2,7 +2,9 @@
 
 import contextlib
 import json
+import math
 import os
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -13,6 +15,9 @@ from repose.system.errors import MissingExtraError, WriteError
 from repose.system.files import writing
 from repose.system.terminal import printable
 from repose.training.display import Display, Progress
+
+_SAMPLES_SECONDS = 60.0
+"""Between translations that are shown, however often a training validates."""
 
 
 class Journal:
@@ -27,6 +32,7 @@ class Journal:
         """
         self._run, self._display = run, display
         self._progress = Progress()
+        self._samples_at = -math.inf
         content = read_whole(run, *written)
         self._board: Any = None
         if tensorboard:
@@ -68,15 +74,15 @@ class Journal:
 
     @property
     def wants_samples(self) -> bool:
-        """Whether there is somebody to show translations to, who has not seen any for a while."""
-        return self._display.wants_samples
+        """Whether none have been shown for a while."""
+        return time.monotonic() - self._samples_at >= _SAMPLES_SECONDS
 
     def samples(self, texts: Sequence[Sequence[str]]) -> None:
         """Show a few sentences, what the model makes of them, and what is right."""
         for source, hypothesis, reference in texts:
             for label, text in (("source", source), ("model", hypothesis), ("reference", reference)):
                 self.note(f"    {label:>9}: {printable(text)}")
-        self._display.samples_shown()
+        self._samples_at = time.monotonic()
 
     def sync(self) -> tuple[int, int]:
         """Have the records on disk; length and CRC-32 of metrics.jsonl."""

@@ -60,8 +60,8 @@ def train(
     those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
     this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated where a
     validation is due then. `signals`: where to remember a signal that came. `samples`: sentences to show at
-    validations. `say`: takes the lines of `progress`. Under torchrun or SLURM every process calls this alike.
-    A finished run's outcome is returned at once.
+    validations, unless `progress` is none. `say`: takes the lines of `progress`. Under torchrun or SLURM every process
+    calls this alike. A finished run's outcome is returned at once.
 
     Raises BusyError if another process trains here, or another thread of this one anywhere, CheckpointError,
     ConfigError, DataError, DeviceError, and ReposeError if the training diverges or a worker is lost. The last
@@ -71,6 +71,7 @@ def train(
     chosen = distributed.choose_device(device)
     outer = distributed.outer_launcher()
     run = RunFolder(run_dir)
+    samples = None if progress == "none" else samples
     options = _Options(
         job=job, run=run, stop_after=stop_after, until_epoch=until_epoch, progress=progress, tensorboard=tensorboard
     )
