@@ -13,9 +13,10 @@ from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
 from repose.serving.catalogue import Direction
+from repose.serving.dispatcher import Dispatcher
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
-from repose.serving.texts import TranslatedText, Translates, in_turn, warnings_of
+from repose.serving.texts import TranslatedText, in_turn, warnings_of
 from repose.system.errors import ReposeError
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ def media_type(suffix: str, document: Document) -> str:
 
 
 async def translate_html(
-    dispatcher: Translates, direction: Direction, texts: Sequence[str], beam_size: int | None
+    dispatcher: Dispatcher, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
     """Translate each of the texts and keep all of its tags, in their places by attention."""
 
@@ -79,7 +80,7 @@ async def letters_of_html(texts: Sequence[str]) -> str:
 
 
 async def translate_file(
-    dispatcher: Translates, direction: Direction, document: Document, beam_size: int | None
+    dispatcher: Dispatcher, direction: Direction, document: Document, beam_size: int | None
 ) -> tuple[bytes, list[str]]:
     """The file of a document, and warnings. Raises RequestError for one that would be far larger than the document."""
     (job,), (answers,) = await _translate(dispatcher, direction, [document], beam_size)
@@ -126,7 +127,7 @@ async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def _translate(
-    dispatcher: Translates,
+    dispatcher: Dispatcher,
     direction: Direction,
     documents: Sequence[Document],
     beam_size: int | None,

@@ -8,12 +8,13 @@ from repose.data.token_labels import CONTINUES
 from repose.decoding.parts import put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction
+from repose.serving.dispatcher import Dispatcher
 from repose.serving.messages import DIGITS, Answer
-from repose.serving.texts import SplitText, Translates, further, how_to, in_turn, joined, split, texts_of, warnings_of
+from repose.serving.texts import SplitText, further, how_to, in_turn, joined, split, texts_of, warnings_of
 
 
 async def explain(
-    dispatcher: Translates,
+    dispatcher: Dispatcher,
     direction: Direction,
     text: str,
     *,

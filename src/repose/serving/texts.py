@@ -3,15 +3,15 @@
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from repose.data.input_warning import input_warning
 from repose.data.language import base_code
 from repose.decoding.lengths import Lengths
 from repose.decoding.parts import Part, Parts, parts_of, put_together
 from repose.serving.catalogue import Direction
+from repose.serving.dispatcher import Dispatcher
 from repose.serving.languages import canonical
 from repose.serving.messages import Answer, How
 
@@ -24,20 +24,6 @@ _INLINE = 2_000
 _SENTENCES_AT_ONCE = 256
 """Sentences of a request that are in the queue at once, so that others' come between."""
 _LEAST_BEAM = 4
-
-
-class Translates(Protocol):
-    """A `Dispatcher`, or what stands for one in a test."""
-
-    async def translate(
-        self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
-    ) -> list[Answer]:
-        """The answers, in order. `num_cut`: how many of the sentences were cut."""
-        ...
-
-    def promised(self, tokens: int) -> AbstractContextManager[Callable[[int], None]]:
-        """Within the block, so many tokens are to be translated; it gives what is to be told of those that are."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,7 @@ def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> Ho
 
 
 async def translate_texts(
-    dispatcher: Translates,
+    dispatcher: Dispatcher,
     direction: Direction,
     texts: Sequence[str],
     *,
@@ -103,7 +89,7 @@ async def translate_texts(
 
 
 async def in_turn(
-    dispatcher: Translates, lengths: Lengths, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
+    dispatcher: Dispatcher, lengths: Lengths, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
 ) -> list[Answer]:
     """The answers of any number of sentences, some of which are in the queue at once.
 
