@@ -15,10 +15,6 @@ def connection(*, lost: bool) -> Any:
     return SimpleNamespace(waiting=None, transport=SimpleNamespace(is_closing=lambda: lost))
 
 
-async def _never() -> Any:
-    return await asyncio.Event().wait()
-
-
 def test_each_wait_ends_with_its_own_deadline_and_what_is_done_in_time_is_left_alone() -> None:
     async def test() -> None:
         deadlines, ended = Deadlines(), []
@@ -65,7 +61,7 @@ def test_a_client_that_goes_ends_its_wait(*, before: bool) -> None:
         of = connection(lost=before)
 
         async def wait() -> None:
-            with Deadlines().within(5) as waiting, watched({"state": {"connection": of}}, _never, waiting):
+            with Deadlines().within(5) as waiting, watched(of, waiting):
                 await asyncio.sleep(5)
 
         task = asyncio.create_task(wait())
@@ -122,24 +118,5 @@ def test_a_deadline_is_of_its_context_and_the_clock_starts_again(monkeypatch: py
                 await asyncio.sleep(0)  # it passes, and nobody waits any more
             with pytest.raises(TimeoutError), deadlines.within(0):
                 await asyncio.sleep(5)
-
-    asyncio.run(test())
-
-
-def test_a_server_without_such_connections_is_asked() -> None:
-    messages = iter(["http.request", "http.disconnect"])
-
-    async def gone() -> Any:
-        await asyncio.sleep(0.01)
-        return {"type": next(messages)}
-
-    async def test() -> None:
-        with pytest.raises(GoneError), Deadlines().within(5) as waiting, watched({"state": {}}, gone, waiting):
-            await asyncio.sleep(5)
-        assert next(messages, None) is None
-        with Deadlines().within(5) as waiting, watched({"state": {}}, _never, waiting):
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody is asked any more"
 
     asyncio.run(test())

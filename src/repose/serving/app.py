@@ -132,10 +132,10 @@ class Service:
         asked = request.headers.get("x-request-timeout")
         if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
-        within = self.deadlines.within(seconds)
+        within, connection = self.deadlines.within(seconds), request.scope["state"].get("connection")
         ANSWERED_BY.set(time.monotonic() + seconds)  # for this request: each has a context of its own
         try:
-            with self.dispatcher.in_use(), within as waiting, watched(request.scope, request.receive, waiting):
+            with self.dispatcher.in_use(), within as waiting, watched(connection, waiting):
                 return await work
         except TimeoutError as error:
             raise too_late(seconds) from error
