@@ -302,17 +302,9 @@ def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterato
     on at once: what is written under this lock must be whole even so. Raises WriteError where the file cannot be made.
     """
     with contextlib.ExitStack() as stack:
-        try:
-            lock = _acquired(path)
-            if lock is None:
-                on_wait()
-                lock = _acquired(path, wait=True)
-            assert lock is not None
-            stack.callback(lock.release)
-            _sign(path)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise _cannot_lock(path, error) from error
+        if not stack.enter_context(trying_lock(path)):
+            on_wait()
+            stack.enter_context(trying_lock(path, wait=True))
         yield
 
 
@@ -341,13 +333,15 @@ def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def trying_lock(path: Path) -> Iterator[bool]:
-    """Whether this process holds the lock file `path` within: not where another does. On a file system without locks it
-    does, too (see `locked`). Raises WriteError where the file cannot be made."""
+def trying_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
+    """Whether this process holds the lock file `path` within: not where another does, unless this one is to `wait`.
+
+    On a file system without locks it does, too (see `locked`). Raises WriteError where the file cannot be made.
+    """
     with contextlib.ExitStack() as stack:
         held = True
         try:
-            lock = _acquired(path)
+            lock = _acquired(path, wait=wait)
             held = lock is not None
             if lock is not None:
                 stack.callback(lock.release)
