@@ -17,8 +17,7 @@ from repose.cli.corpus_options import (
     TgtField,
     TgtLang,
     Valid,
-    given_settings,
-    sides,
+    corpus_settings,
 )
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, shortened, show
@@ -49,8 +48,7 @@ def check(
     from repose.runs.arguments import loaded_experiment
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
-    sets = given_settings(corpus__valid=valid, corpus__test=test)
-    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
     experiment = loaded_experiment(files, config, None, given, synthetic=synthetic, by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")

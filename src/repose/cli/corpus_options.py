@@ -1,8 +1,9 @@
 """What the verbs that read a corpus or an experiment file have in common: their options, and how they are parsed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -80,14 +81,20 @@ class WithFiles(TyperCommand):
         return super().parse_args(ctx, written)
 
 
-def sides(src_field: str | None, tgt_field: str | None, src_lang: str | None, tgt_lang: str | None) -> list[str]:
-    """What is said of source and target, as `given_settings`."""
-    given = {"src_field": src_field, "tgt_field": tgt_field, "src_lang": src_lang, "tgt_lang": tgt_lang}
-    return given_settings(**{f"corpus__{name}": value for name, value in given.items()})
+def corpus_settings(
+    valid: list[Path] | None,
+    test: list[Path] | None,
+    src_field: str | None,
+    tgt_field: str | None,
+    src_lang: str | None,
+    tgt_lang: str | None,
+) -> list[str]:
+    """The options about a corpus that are given, as `--set` has them."""
+    sides = {"src_field": src_field, "tgt_field": tgt_field, "src_lang": src_lang, "tgt_lang": tgt_lang}
+    return given_settings("corpus", {"valid": valid, "test": test, **sides})
 
 
-def given_settings(**given: Any) -> list[str]:
-    """Plain options as `--set` has them, by `section.field` with the dot as two underscores; None where not given."""
-    named = {name.replace("__", "."): value for name, value in given.items() if value not in (None, [])}
-    shown = {n: [str(path) for path in v] if isinstance(v, list) else v for n, v in named.items()}
-    return [f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in shown.items()]
+def given_settings(section: str, given: Mapping[str, object]) -> list[str]:
+    """Those fields of a section that are given, as `--set` has them; None and empty lists where they are not."""
+    values = {field: value for field, value in given.items() if value not in (None, [])}
+    return [f"{section}.{field}={json.dumps(v, ensure_ascii=False, default=str)}" for field, v in values.items()]

@@ -19,8 +19,8 @@ from repose.cli.corpus_options import (
     TgtField,
     TgtLang,
     Valid,
+    corpus_settings,
     given_settings,
-    sides,
 )
 from repose.cli.options import TrainingDevice
 from repose.system.errors import ConfigError
@@ -82,9 +82,8 @@ def train(
         raise ConfigError("name a new folder for the run, as in --out runs/mine")
     if minutes is not None and not minutes > 0:
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
-    plain = given_settings(corpus__valid=valid, corpus__test=test, training__epochs=epochs)
-    plain += sides(src_field, tgt_field, src_lang, tgt_lang)
-    plain += given_settings(training__max_hours=None if minutes is None else minutes / 60)
+    plain = corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang)
+    plain += given_settings("training", {"epochs": epochs, "max_hours": None if minutes is None else minutes / 60})
     _refuse_twice(plain, overrides or [])
     with interruptible():  # counting the pairs may take a while
         loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
@@ -113,8 +112,8 @@ def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
     set_there = {text.partition("=")[0].strip() for text in overrides}
     for name in (text.partition("=")[0] for text in plain):
         if name in set_there:
-            option = "--minutes" if name == "training.max_hours" else f"--{name.partition('.')[2]}"
-            raise ConfigError(f"{option} and --set {name} say the same setting: give one of them")
+            option = "minutes" if name == "training.max_hours" else name.partition(".")[2].replace("_", "-")
+            raise ConfigError(f"--{option} and --set {name} say the same setting: give one of them")
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
@@ -173,8 +172,7 @@ def init(
     from repose.runs.arguments import RECIPES, loaded_experiment
     from repose.tasks.corpus_files import num_training_pairs
 
-    sets = given_settings(corpus__valid=valid, corpus__test=test)
-    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
     loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     experiment = loaded.experiment
     for path in experiment.corpus.train:
@@ -209,8 +207,7 @@ def prepare(
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    sets = given_settings(corpus__valid=valid, corpus__test=test)
-    given = [*sets, *sides(src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
     loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     workers = available_cores() if workers is None else workers
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
