@@ -17,7 +17,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, Self, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -82,14 +82,6 @@ class ScannedInput:
     def identified(self) -> dict[str, Any]:
         """What of it counts for the identity."""
         return {"sizes": list(self.sizes), "sha256": list(self.sha256)}
-
-    @classmethod
-    def of_json(cls, content: Mapping[str, Any]) -> Self:
-        """The input that `dataclasses.asdict` wrote."""
-        values: dict[str, Any] = dict(content)
-        for name, value in values.items():
-            values[name] = tuple(value) if isinstance(value, list) else value
-        return cls(**values)
 
     def is_as_before(self) -> bool:
         """Whether the files have the sizes and times that they had."""

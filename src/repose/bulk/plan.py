@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self
 
+from pydantic import TypeAdapter
+
 from repose._version import __version__
 from repose.bulk.columns import check_columns
 from repose.bulk.inputs import Files, ScannedInput, Window, scan, windows
@@ -163,18 +165,20 @@ class Plan:
         """Raises DataError where it is damaged, or of another version."""
         try:
             content = json.loads(data)
-            job = dict(content["job"])
-            job["models"] = tuple(UsedModel(**model) for model in job["models"])
-            job["fields"] = tuple(job["fields"])
-            job["tags"] = tuple(job.get("tags", ()))
-            inputs = tuple(ScannedInput.of_json(one) for one in content["inputs"])
-            rows = [(row[0], row[1], row[2], tuple((a, b) for a, b in row[3])) for row in content["shards"]]
-            plan = cls(Job(**job), inputs, tuple(Shard(number, *row) for number, row in enumerate(rows)))
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            job, inputs = _JOB.validate_python(content["job"]), _INPUTS.validate_python(content["inputs"])
+            shards = (Shard(number, *row) for number, row in enumerate(_ROWS.validate_python(content["shards"])))
+            plan = cls(job, inputs, tuple(shards))
+            identity = content["identity"]
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{where} is damaged, or of another version of repose: choose another --out") from error
-        if plan.identity != content.get("identity"):
-            raise DataError(f"{where} has changed since it was written: choose another --out")
+        if plan.identity != identity:
+            raise DataError(f"{where} has changed since it was written, or is of another version: choose another --out")
         return plan
+
+
+_JOB, _INPUTS = TypeAdapter(Job), TypeAdapter(tuple[ScannedInput, ...])
+_ROWS = TypeAdapter(list[tuple[int, int, int, tuple[tuple[int, int], ...]]])
+"""Of each shard its input, first line, lines and ranges: its number is its place."""
 
 
 def read_plan(store: Store) -> Plan:
