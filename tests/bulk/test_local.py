@@ -128,7 +128,7 @@ def test_there_are_as_many_processes_as_cores_or_gpus_but_not_more_than_shards(
         found.append(1)
         return True
 
-    monkeypatch.setattr(run_module, "available_cores", lambda: 3)
+    monkeypatch.setattr("repose.system.device.available_cores", lambda: 3)
     monkeypatch.setattr(run_module, "check_workers", lambda _: None)
     monkeypatch.setattr(run_module, "run_in_processes", processes)
     monkeypatch.setattr(run_module, "run_here", here)

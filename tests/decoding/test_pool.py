@@ -262,7 +262,7 @@ def test_little_is_translated_without_workers(
 def test_numbers_of_workers(model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="workers = 0"):
         Translator(model, tokenizer, tokenizer, workers=0)
-    monkeypatch.setattr("repose.decoding.translator.available_cores", lambda: 5)
+    monkeypatch.setattr("repose.system.device.available_cores", lambda: 5)
     translator = Translator(model, tokenizer, tokenizer)
     assert translator.workers == copy.deepcopy(translator).workers == 5
     on_meta = copy.deepcopy(model).to("meta")

@@ -26,7 +26,6 @@ from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
 from repose.saved_model import directory
-from repose.serving import server as server_module
 from repose.serving.catalogue import read_catalogue
 from repose.serving.log import Log
 from repose.serving.server import Server, _listen
@@ -159,7 +158,7 @@ def test_a_server_without_workers_is_refused(model: Path) -> None:
 
 def test_the_best_device_is_the_cpu_of_a_machine_without_a_gpu(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr(server_module, "available_cores", lambda: 3)
+    monkeypatch.setattr("repose.system.device.available_cores", lambda: 3)
     settings = ServeSettings(runs=(model,), device="auto")
     with socket.socket() as listener:
         server = Server(settings, read_catalogue([model], []), listener, print, Log(None), "")

@@ -102,6 +102,11 @@ class Job:
         """Name of what the parts are merged into."""
         return ("scores" if self.work == "score" else "merged") + self.suffix
 
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of all that may be written once the parts are there."""
+        return (self.merged, *(KEPT if self.work == "score" else ()))
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -191,7 +196,7 @@ def read_plan(store: Store) -> Plan:
 
 def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Files]) -> None:
     """Raises ConfigError for an input that the job's output would take the place of."""
-    outputs = {normalised(store.place(name)) for name in (job.merged, *(KEPT if job.work == "score" else ()))}
+    outputs = {normalised(store.place(name)) for name in job.results}
     outputs |= {os.path.realpath(name) for name in outputs if not is_url(name)}
     for name in (name for files in inputs for name in files):
         if name in outputs or os.path.realpath(name) in outputs:
@@ -200,8 +205,7 @@ def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Files]) -> N
 
 def _check_free(store: Store, job: Job) -> None:
     """Raises ConfigError for a place without a job that holds what the job would write over."""
-    results = (job.merged, *(KEPT if job.work == "score" else ()))
-    there = [name for name in results if store.size(name) is not None]
+    there = [name for name in job.results if store.size(name) is not None]
     there += ["parts/"] * bool(store.names("parts"))
     if there:  # but for unpacked/, which a runner leaves that is stopped before it has a plan
         raise ConfigError(f"{store.where} holds {there[0]} and no job: choose another --out")

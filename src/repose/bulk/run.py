@@ -8,7 +8,7 @@ from repose.bulk.local import OnProgress, run_here, run_in_processes
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store
 from repose.decoding.translator import Translator
-from repose.system.device import available_cores, check_workers
+from repose.system.device import check_workers, usual_workers
 
 
 def run_shards(
@@ -37,7 +37,7 @@ def run_shards(
         models.clear()
         return run_on_ray(store, plan, shards, address=address, workers=workers, on_progress=on_progress, stop=stop)
     if workers is None:
-        workers = available_cores() if plan.job.models[0].device == "cpu" else 1
+        workers = usual_workers(plan.job.models[0].device)
     check_workers(workers)
     workers = min(workers, len(shards))
     if workers > 1:

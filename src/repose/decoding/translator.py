@@ -24,7 +24,7 @@ from repose.graphs import folder as graphs
 from repose.model.architecture import Architecture
 from repose.saved_model import card, directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER, UNNAMED_TASK, ModelKind
-from repose.system.device import available_cores, check_workers
+from repose.system.device import check_workers, usual_workers
 from repose.system.errors import CheckpointError, ConfigError, DataError, naming_extras
 from repose.system.files import checked_path
 from repose.system.numbers import is_whole
@@ -434,7 +434,7 @@ def _engine_of(model: "Transformer | Engine", src_tokenizer: Tokenizer, tgt_toke
 
 def _num_workers(requested: int | None, engine: Engine) -> int:
     if requested is None:
-        return available_cores() if engine.device_type == "cpu" else 1
+        return usual_workers(engine.device_type)
     check_workers(requested)
     requested = int(requested)
     if requested > 1 and engine.device_type != "cpu":

@@ -28,7 +28,7 @@ from repose.serving.metrics import Metrics
 from repose.serving.middleware import Outermost
 from repose.serving.protocol import guarded
 from repose.serving.settings import ServeSettings
-from repose.system.device import available_cores, check_workers, device_name
+from repose.system.device import check_workers, device_name, usual_workers
 from repose.system.errors import ConfigError, ReposeError, WriteError
 from repose.system.files import writing
 from repose.system.signals import handled_by
@@ -191,10 +191,8 @@ class Server:
 
     def _dispatcher(self, catalogue: Catalogue) -> Dispatcher:
         settings = self._settings
-        workers = settings.workers
         device = device_name(settings.device)
-        if workers is None:
-            workers = available_cores() if device == "cpu" else 1
+        workers = usual_workers(device) if settings.workers is None else settings.workers
         check_workers(workers)
         how = {"device": device, "workers": 1, "precision": settings.precision, "engine": settings.engine}
         models = [ModelToLoad(self._loader, str(model.path.resolve()), how, model.stamp) for model in catalogue.models]

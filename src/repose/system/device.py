@@ -113,6 +113,11 @@ def memory_bytes() -> int | None:
     return min(memory, granted_bytes() or memory)
 
 
+def usual_workers(device: str) -> int:
+    """Processes that translate on that device, unless somebody says how many."""
+    return available_cores() if device == "cpu" else 1
+
+
 def check_workers(number: int) -> None:
     """Raises ConfigError for a number of processes or threads that this machine cannot be meant to run."""
     if not is_whole(number):
