@@ -159,7 +159,7 @@ READERS: dict[str, tuple[st.SearchStrategy[bytes], Callable[[bytes, Path], objec
         st.sampled_from(RECORDS).flatmap(replaced).map(lambda line: line + b"\n"),
         lambda content, folder: progress(run_with("metrics.jsonl", content, folder).path, Experiment()),
     ),
-    "scores": (replaced(SCORES), lambda content, folder: run_with("scores.test.json", content, folder).best_scores()),
+    "scores": (replaced(SCORES), lambda content, folder: run_with("scores.test.json", content, folder).main_scores()),
     "translations of scores": (
         replaced(SCORES),
         lambda content, folder: run_with("scores.test.json", content, folder).has_all_hypotheses("test"),

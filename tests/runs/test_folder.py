@@ -76,7 +76,7 @@ def test_what_is_written_is_read(run: RunFolder) -> None:
     assert (config.run_id, config.experiment, config.report) == ("0123456789ab", Experiment(), ("train: 71 pairs",))
     assert (records.data, records.end, records.training) == (DATA, END, (EPOCH,))
     assert records.status is RunStatus.STOPPED
-    split, scores = run.best_scores() or ("", {})
+    split, scores = run.main_scores() or ("", {})
     assert (split, {name: scores[name] for name in SCORES}) == ("test", SCORES)
     assert run.hypotheses("test", "greedy") == ["first", "two lines"]
     assert {path.name for path in run.path.iterdir()} == {
@@ -182,7 +182,7 @@ def test_a_changed_byte_of_scores_or_translations_is_noticed(run: RunFolder) -> 
 def test_missing_files(tmp_path: Path) -> None:
     run = RunFolder(tmp_path / "none")
     assert not run.exists
-    assert run.scores("test") is None is run.best_scores()
+    assert run.scores("test") is None is run.main_scores()
     assert run.num_parameters() is None
     with pytest.raises(CheckpointError, match=r"is not a run directory: it has no config\.json"):
         run.config()

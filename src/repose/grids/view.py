@@ -79,7 +79,7 @@ def _tail(path: Path) -> list[Record]:
 def headline(folder: Path) -> str:
     """The figure of a finished run that is looked at first: BLEU of its beam, or another task's `main_figure`."""
     try:
-        split, scores = RunFolder(folder).best_scores() or ("", {})
+        split, scores = RunFolder(folder).main_scores() or ("", {})
     except CheckpointError:
         return ""
     decoded = scores.get("decoded", {})

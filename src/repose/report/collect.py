@@ -197,7 +197,7 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
     run = RunFolder(folder)
     records, config = run.records(), run.config()
     experiment = config.experiment
-    split, scores = run.best_scores() or (SCORED_SPLITS[0], None)
+    split, scores = run.main_scores() or (SCORED_SPLITS[0], None)
     if records.status is RunStatus.STOPPED or (records.end is None and run.is_under_way):
         scores = None  # `repose evaluate --out` has put them there, of a model that is still being trained
     corpus = corpus_name(experiment.corpus)

@@ -143,7 +143,7 @@ def evaluate(
     folder, *others = (checked_path("model", one) for one in models)
     given = None if files is None else _paths(files)
     if not split:
-        split = unpacked(given[0]).stem if given else (RunFolder(folder).best_scores() or ("test",))[0]
+        split = unpacked(given[0]).stem if given else (RunFolder(folder).main_scores() or ("test",))[0]
     if not isinstance(split, str) or Path(split).name != split:
         raise ConfigError(f"split is {split!r}, but names files of scores: leave slashes out")
     if beam_sizes is None:
@@ -259,7 +259,7 @@ def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOpt
         raise ConfigError(f"{run.scores_file(split)} is for the run's own model, not {model}: choose another folder")
     if options.ensemble:
         raise ConfigError(f"{run.scores_file(split)} is for the run's model alone: choose another folder")
-    own, scores = run.best_scores() or ("", {})
+    own, scores = run.main_scores() or ("", {})
     if own != split or run.is_under_way or "decoded" not in scores:
         return
     options = options.resolved(read_config(model))

@@ -205,7 +205,7 @@ class RunFolder:
         with contextlib.suppress(CheckpointError, OSError):
             held.append(read_object(self.model / model_dir.CONFIG, "").get("run_id"))
         with contextlib.suppress(CheckpointError):
-            held.append((self.best_scores() or ("", {}))[1].get("run_id") if by_scores and self.has_records else None)
+            held.append((self.main_scores() or ("", {}))[1].get("run_id") if by_scores and self.has_records else None)
         others = (id_of_settings(shown) for shown in held if isinstance(shown, str) and shown)
         return next((other for other in others if other != run_id), None)
 
@@ -233,7 +233,7 @@ class RunFolder:
         if not whole.training and not may_be_empty:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
         has_no_end = whole.end is None and not may_be_empty
-        if has_no_end and self.best_scores() is not None and not self.is_under_way:
+        if has_no_end and self.main_scores() is not None and not self.is_under_way:
             # Before the end there are no scores but those of `repose evaluate --out`.
             raise self.damaged_metrics(remedy)
         return whole
@@ -266,7 +266,7 @@ class RunFolder:
             raise CheckpointError(f"{path} is damaged: {remedy}")
         return content
 
-    def best_scores(self) -> tuple[str, dict[str, Any]] | None:
+    def main_scores(self) -> tuple[str, dict[str, Any]] | None:
         """Split and figures of the set that a finished run is judged by; None while there are none."""
         every = ((split, self.scores(split)) for split in SCORED_SPLITS)
         return next(((split, scores) for split, scores in every if scores is not None), None)
@@ -360,7 +360,7 @@ def about_model(model: Path) -> dict[str, Any]:
     found: tuple[str, dict[str, Any]] | None = None
     if run is not None:
         with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
-            found = run.best_scores()
+            found = run.main_scores()
     return {
         "parameters": _num_parameters(model),
         "finished": None if run is None else not (run.is_under_way or run.has_to_choose),

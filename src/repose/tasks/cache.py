@@ -112,7 +112,7 @@ def remove_state(folder: Path) -> int:
     Raises CheckpointError where the folder holds no finished run, BusyError where a process trains in it.
     """
     run = RunFolder(folder)
-    if run.records(may_be_empty=True).status is not RunStatus.DONE or run.best_scores() is None:
+    if run.records(may_be_empty=True).status is not RunStatus.DONE or run.main_scores() is None:
         raise CheckpointError(f"{folder} is not finished, and needs its state to go on: let it finish first")
     if not run.state.is_dir():
         return 0
