@@ -1,7 +1,6 @@
 """What holds of every request: an id, headers, a line in the log, a count, and an answer in JSON whatever happens."""
 
 import asyncio
-import json
 import re
 import secrets
 import time
@@ -9,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from repose.serving.log import Log, where
@@ -96,28 +95,16 @@ class Outermost:
 
         self._metrics.in_flight.inc()
         try:
-            if scope["method"] == "OPTIONS":
-                await _respond(answer, 200, b"")
-            elif path is None and scope["path"] == self._prefix:
-                query = b"?" * bool(scope["query_string"]) + scope["query_string"]
-                await _respond(answer, 308, b"{}", (b"location", f"{self._prefix}/".encode() + query))
-            elif path is None:
-                await _respond(answer, 404, b'{"error":"Not Found"}')
-            elif (handler := self._direct.get((scope["method"], path))) is not None:
-                response = await self._respond_directly(handler, Request(scope, receive))
-                await response(scope, receive, answer)
-            else:
-                await self._app(scope, receive, answer)
+            response = await self._response(path, scope, receive)
+            await response(scope, receive, answer)
         except asyncio.CancelledError:
-            if status or not self.draining:
+            if status or not self.draining or (refusal := self._refusal(closing())) is None:
                 raise
-            refusal = closing()
-            headers = [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
-            await _respond(answer, refusal.status, json.dumps({"error": refusal.text}).encode(), *headers)
+            await refusal(scope, receive, answer)
         except Exception as error:
             self._log("error", id=identity.decode(), kind=type(error).__name__, where=where(error))
             if not status:
-                await _respond(answer, 500, b'{"error":"Internal error"}')
+                await JSONResponse({"error": "Internal error"}, 500)(scope, receive, answer)
         finally:
             self._metrics.in_flight.dec()
             self.bodies.give_back(state)
@@ -141,9 +128,19 @@ class Outermost:
         below = path.removeprefix(self._prefix)
         return below if len(below) < len(path) and below.startswith("/") else None
 
-    async def _respond_directly(self, handler: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def _response(self, path: str | None, scope: Scope, receive: Receive) -> ASGIApp:
+        """What answers a request, whose path below the prefix that is."""
+        if scope["method"] == "OPTIONS":
+            return Response(media_type="application/json")
+        if path is None and scope["path"] == self._prefix:
+            query = "?" * bool(scope["query_string"]) + scope["query_string"].decode("latin-1")
+            return Response("{}", 308, {"Location": f"{self._prefix}/{query}"}, "application/json")
+        if path is None:
+            return JSONResponse({"error": "Not Found"}, 404)
+        if (handler := self._direct.get((scope["method"], path))) is None:
+            return self._app
         try:
-            return await handler(request)
+            return await handler(Request(scope, receive))
         except Exception as error:
             if (refusal := self._refusal(error)) is None:
                 raise
@@ -167,9 +164,3 @@ def _identity(scope: Scope) -> bytes:
 def _endpoint(path: str, known: set[str]) -> str:
     first = "/" + path[1:].partition("/")[0]
     return path if path in known else first if first in known else _UNKNOWN
-
-
-async def _respond(send: Send, status: int, body: bytes, *more: tuple[bytes, bytes]) -> None:
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
