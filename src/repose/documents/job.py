@@ -142,7 +142,7 @@ def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[
     """The document of a job in the translator's language, and how many of its sentences were cut: longer than the model
     reads, with no place to split them. `how` as for `Translator.translate`, for one hypothesis."""
     lengths = lengths_of(translator, how.get("to"))
-    translations: list["Translation"] = [None] * len(job.sentences)  # type: ignore[list-item]
+    found: dict[int, Translation] = {}
     for attention in (False, True):
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
         for start in range(0, len(places), _AT_ONCE):
@@ -151,5 +151,6 @@ def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[
             made = translator.translate(read, attention=attention, **how)
             for place_, text, translation in zip(some, read, made, strict=True):
                 is_cut = translation.truncated or text != job.sentences[place_]
-                translations[place_] = replace(for_placement(translation), truncated=is_cut)
+                found[place_] = replace(for_placement(translation), truncated=is_cut)
+    translations = [found[place_] for place_ in range(len(job.sentences))]
     return job.finish(translations), sum(translation.truncated for translation in translations)
