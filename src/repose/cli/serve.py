@@ -9,7 +9,7 @@ from typing import Annotated
 
 from typer import Argument, Context, Option
 
-from repose.cli.options import Device, EngineChoice, PrecisionName
+from repose.cli.options import Device, Engine, Precision, Workers
 from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 from repose.system.errors import MissingExtraError
 from repose.system.terminal import say
@@ -33,11 +33,6 @@ TrustForwardedFor = Annotated[
 ]
 
 # How it translates
-Workers = Annotated[int | None, Option(help="Processes that translate (default: one per core).")]
-Precision = Annotated[
-    PrecisionName | None, Option(help="fp32, or int8: faster on a CPU, but a few translations differ (default: fp32).")
-]
-Engine = Annotated[EngineChoice, Option(help="torch, onnx, or auto: onnx on a CPU where it is installed.")]
 BeamSize = Annotated[
     int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
 ]
