@@ -72,7 +72,7 @@ class Parameters:
             number = max(0, int(value))
         except (ValueError, OverflowError) as error:
             raise RequestError(400, f"Invalid request: {name} parameter is not a number") from error
-        if most != NO_LIMIT and number > most:
+        if number > most:
             raise RequestError(400, f"Invalid request: {name} parameter must be <= {most}")
         return number
 
