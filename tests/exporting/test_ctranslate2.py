@@ -15,8 +15,8 @@ import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
 from repose.exporting.coverage import ANY_VALUE, EXPRESSED, why_not
-from repose.graphs.coverage import COMPUTED
-from repose.graphs.coverage import why_not as graphs_why_not
+from repose.graphs.stacks import COMPUTED
+from repose.graphs.stacks import why_not as graphs_why_not
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, preset
 from repose.saved_model.api import build

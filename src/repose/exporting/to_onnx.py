@@ -11,7 +11,7 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import MODEL_KIND
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
-from repose.graphs.coverage import why_not
+from repose.graphs.stacks import why_not
 from repose.runs.folder import about_model
 from repose.saved_model import directory
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER

@@ -35,7 +35,7 @@ from repose.decoding.translator import Translator
 from repose.exporting import npm
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
-from repose.graphs.coverage import why_not
+from repose.graphs.stacks import why_not
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.description import write_description

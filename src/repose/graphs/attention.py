@@ -11,11 +11,25 @@ from typing import NamedTuple, assert_never
 import numpy as np
 import torch
 
+from repose.graphs.coverage import Listed
 from repose.graphs.graph import Array, Graph, Value, array
 from repose.model.attention import Attention
 from repose.model.kernels.linear import SideBySide
 from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
 from repose.model.qk_norm import EPS
+
+OF_ATTENTION: Listed = {
+    "positions": (
+        *("interleaved", "halves", "printed", "learned", "policy", "rotary", "alibi", "t5", "untied"),
+        *("untied_relative", "none"),
+    ),
+    "values": ("hidden", "tokens", "both"),
+    "qk_norm": ("none", "l2"),
+    "self_score": ("keep", "zero", "exclude", "zero_weights"),
+    "score_residual": ("none", "previous_layer"),
+    "attention_bias": (False, True),
+}
+"""Axis to its values that have graphs here, of `stacks.COMPUTED`."""
 
 
 class Keys(NamedTuple):

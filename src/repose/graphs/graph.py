@@ -12,8 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from repose.graphs.coverage import Listed
 from repose.model.norms import RMSNorm, ScaleNorm
 from repose.system.errors import MissingExtraError
+
+OF_NORMS: Listed = {"norm_kind": ("layer", "rms", "scale")}
+"""Axis to its values that have graphs here, of `stacks.COMPUTED`."""
 
 OPSET = 18
 IR_VERSION = 9

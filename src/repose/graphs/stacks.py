@@ -16,10 +16,11 @@ from typing import Any, Literal, NamedTuple, assert_never
 import numpy as np
 import torch
 
-from repose.graphs.attention import At, Attended, GraphAttention, Keys, PositionScores, Turns
-from repose.graphs.coverage import why_not
+from repose.graphs.attention import OF_ATTENTION, At, Attended, GraphAttention, Keys, PositionScores, Turns
+from repose.graphs.coverage import SIZES_AND_TRAINING, Listed, not_listed
 from repose.graphs.folder import CacheTensor, GraphFacts
-from repose.graphs.graph import OPSET, Graph, Value, array
+from repose.graphs.graph import OF_NORMS, OPSET, Graph, Value, array
+from repose.model.architecture import Architecture
 from repose.model.embedding import Embedding
 from repose.model.kernels.linear import refuse_nan_weights
 from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
@@ -29,6 +30,25 @@ from repose.model.token_norm import TokenNorm, normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
+COMPUTED: Listed = {
+    **OF_NORMS,
+    **OF_ATTENTION,
+    "combine": ("add", "concat"),
+    "embedding_scale": ("sqrt", "inverse_sqrt", "none"),
+    "encoder_token_norm": ("none", "sentence", "prefix", "vocabulary", "running"),
+    "decoder_token_norm": ("none", "prefix", "vocabulary", "running"),
+    "token_norm_site": ("tokens", "after_concat", "every_layer"),
+    "input_norm": ("none", "sum", "separate"),
+    "norm": ("post", "pre", "both"),
+    "feed_forward": ("relu", "gelu", "geglu", "swiglu"),
+    "tie_embeddings": ("all", "output", "none"),
+    "output_bias": (False, True),
+}
+"""Axis to its values that have graphs, here and in the files that this one uses."""
+_ANY_VALUE = SIZES_AND_TRAINING | {
+    *("num_kv_heads", "residual_weight", "attention_window", "norm_eps", "token_norm_eps"),
+}
+"""Fields of which graphs compute every value."""
 OfSentence = Literal["sentence", "prefix"]
 """Token norms whose statistics are of the sentence that is read."""
 
@@ -47,6 +67,14 @@ class Graphs(NamedTuple):
     step: Any
     memory: list[Memory]
     facts: GraphFacts
+
+
+def why_not(a: Architecture) -> str | None:
+    """Why an architecture has no graphs; None where it has."""
+    if a.looks_ahead:
+        return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
+    unlisted = not_listed(a, COMPUTED, _ANY_VALUE)
+    return "; ".join(f"{name} = {x!r} is not among what repose.graphs computes" for name, x in unlisted) or None
 
 
 def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
