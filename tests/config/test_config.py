@@ -1,5 +1,6 @@
 """Experiments: layers and their origins, sentences for mistakes, run ids, TOML and JSON that come back the same."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.axes import AXES
 
 from repose.config import file as config_file
 from repose.config import run_id as config_id
@@ -34,40 +36,36 @@ from repose.training.schedule import make_schedule
 
 FIELDS = [f"{section}.{field.name}" for section, cls in SECTIONS.items() for field in dataclasses.fields(cls)]
 
+# What must change beside a field so that its other value makes sense.
+BESIDE = {
+    "architecture.token_norm_site": [
+        "architecture.encoder_token_norm=sentence",
+        "architecture.decoder_token_norm=prefix",
+    ],
+    "architecture.tie_embeddings": ["architecture.combine=add"],
+    "tokenizer.src_file": ["tokenizer.tgt_file=s.json"],
+    "tokenizer.tgt_file": ["tokenizer.src_file=s.json"],
+    "training.schedule": ["training.learning_rate=0.5"],
+    "training.corpus_temperature": ["corpus.also={train = ['a.tsv'], tag = 'pt'}"],
+    "training.upsample": ["corpus.synthetic=d.tsv"],
+}
+
+
+def other_value(field: str) -> str:
+    """Of a field of the architecture, as for `MOVES`."""
+    now, name = getattr(preset("reinforced"), field), f"architecture.{field}"
+    others = AXES[field] if field in AXES else [2 * now if isinstance(now, int) else now + 0.25]
+    for text in (str(value).lower() for value in others if value != now):
+        with contextlib.suppress(ConfigError):
+            load(None, overrides=[f"{name}={text}", *BESIDE.get(name, [])])
+            return text
+    raise AssertionError(f"add to BESIDE what must change beside {name}")
+
+
 # Another value than the default recipe's for every field, as --set takes it, and whether it moves a training's numbers.
 # A field that is missing here fails `test_every_field_is_classified`.
 MOVES = {
-    "architecture.positions": "printed",
-    "architecture.embedding_scale": "none",
-    "architecture.encoder_token_norm": "sentence",
-    "architecture.decoder_token_norm": "prefix",
-    "architecture.values": "hidden",
-    "architecture.norm": "pre",
-    "architecture.norm_kind": "scale",
-    "architecture.residual_weight": "2.0",
-    "architecture.feed_forward": "swiglu",
-    "architecture.input_norm": "sum",
-    "architecture.qk_norm": "l2",
-    "architecture.self_score": "zero",
-    "architecture.score_residual": "previous_layer",
-    "architecture.attention_window": "4",
-    "architecture.initialisation": "xavier",
-    "architecture.d_token": "32",
-    "architecture.num_heads": "2",
-    "architecture.num_kv_heads": "1",
-    "architecture.head_dim": "8",
-    "architecture.d_ff": "64",
-    "architecture.num_encoder_layers": "1",
-    "architecture.num_decoder_layers": "1",
-    "architecture.max_length": "256",
-    "architecture.dropout": "0.2",
-    "architecture.attention_dropout": "0.2",
-    "architecture.attention_output_dropout": "0.2",
-    "architecture.value_dropout": "0.2",
-    "architecture.attention_bias": "false",
-    "architecture.output_bias": "false",
-    "architecture.norm_eps": "1e-5",
-    "architecture.token_norm_eps": "1e-5",
+    **{f"architecture.{field.name}": other_value(field.name) for field in dataclasses.fields(Architecture)},
     "training.task": "parsing",
     "training.batching": "sentences",
     "training.batch_size": "100",
@@ -106,16 +104,6 @@ MOVES = {
     "training.best_by": "chrf",
     "training.average_checkpoints": "5",
     "training.validate_every_updates": "50",
-}
-# Fields whose other value needs a second one beside it to make sense.
-MOVES_TOGETHER = {
-    "architecture.combine": ["architecture.combine=add"],
-    "architecture.token_norm_site": [
-        "architecture.token_norm_site=every_layer",
-        "architecture.encoder_token_norm=sentence",
-        "architecture.decoder_token_norm=prefix",
-    ],
-    "architecture.tie_embeddings": ["architecture.tie_embeddings=output", "architecture.combine=add"],
 }
 # These act through files whose digests are given, or not on a training's numbers at all.
 STAYS = {
@@ -162,16 +150,7 @@ DIGESTS = {"train": "1", "src": "2", "tgt": "3", "init_from": "4"}
 
 def overrides_of(name: str) -> list[str]:
     """--set strings that change the field, with what must change beside it."""
-    if name in MOVES_TOGETHER:
-        return MOVES_TOGETHER[name]
-    if name in ("tokenizer.src_file", "tokenizer.tgt_file"):
-        return ["tokenizer.src_file=s.json", "tokenizer.tgt_file=s.json"]
-    beside = {
-        "training.schedule": ["training.learning_rate=0.5"],
-        "training.corpus_temperature": ["corpus.also={train = ['a.tsv'], tag = 'pt'}"],
-        "training.upsample": ["corpus.synthetic=d.tsv"],
-    }.get(name, [])
-    return [f"{name}={ {**MOVES, **STAYS}[name] }", *beside]
+    return [f"{name}={ {**MOVES, **STAYS}[name] }", *BESIDE.get(name, [])]
 
 
 def value_of(experiment: Experiment, name: str) -> object:
@@ -573,7 +552,7 @@ def test_a_file_beside_goes_before_a_shipped_name(tmp_path: Path, monkeypatch: p
 
 
 def test_every_field_is_classified() -> None:
-    classified = [*MOVES, *MOVES_TOGETHER, *STAYS]
+    classified = [*MOVES, *STAYS]
     missing = set(FIELDS) - set(classified)
     assert not missing, f"add {missing} to MOVES, with another value than the default recipe's"
     assert sorted(classified) == sorted(FIELDS)
