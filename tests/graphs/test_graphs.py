@@ -17,7 +17,7 @@ from repose.decoding.options import SearchOptions
 from repose.decoding.search import TokenHypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
-from repose.exporting import coverage
+from repose.exporting import ctranslate2_spec
 from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
 from repose.graphs.graph import Graph
 from repose.graphs.searches import best_of
@@ -36,7 +36,7 @@ WIDTHS = [{"d_token": 8, "num_heads": 2, "head_dim": 4}, {"d_token": 8, "num_hea
 WIDTHS += [{"d_token": 4, "num_heads": 2, "head_dim": 16}]
 LONG = [4 + 7 * n % (VOCAB - 4) for n in range(66)]
 """Words of a sentence in which what goes wrong at some distance only is seen."""
-AXES = {**COMPUTED, "attention_window": (None, 4), "residual_weight": (1.0, 3.0), "num_kv_heads": (None, 1)}
+AXES = {axis: COMPUTED.get(axis, x) for axis, x in tests.axes.AXES.items() if axis != "initialisation"}
 DRAWN = [
     dataclasses.replace(a, **WIDTHS[number % len(WIDTHS)])
     for number, a in enumerate(tests.axes.one_for_each_value(AXES, **SIZES, **WIDTHS[0]))
@@ -144,7 +144,7 @@ def with_value(name: str, value: object) -> Architecture:
 def test_a_value_without_graphs_is_refused_by_name(axis: str) -> None:
     reason = why_not(with_value(axis, "new"))
     assert reason == f"{axis} = 'new' is not among what repose.graphs computes"
-    assert f"{axis} = 'new' is not among" in str(coverage.why_not(with_value(axis, "new")))
+    assert f"{axis} = 'new' is not among" in str(ctranslate2_spec.why_not(with_value(axis, "new")))
     with pytest.raises(ConfigError, match=f"this model has no graphs: {axis} = 'new'"):
         graphs_of(SimpleNamespace(architecture=with_value(axis, "new")))  # type: ignore[arg-type]
 

@@ -5,7 +5,6 @@ base.py                     options, and what an export hands back
 to_onnx.py                  target `onnx`: the graphs of `repose.graphs` with all that translating needs
 to_web.py, npm.py           target `web`: a page (its files are in web/), and the npm packages that it needs
 to_ctranslate2.py           target `ctranslate2`, compared with the model before it is kept
-coverage.py                 which architectures CTranslate2 can express
-ctranslate2_spec.py         a model folded into the layers that CTranslate2 has
+ctranslate2_spec.py         a model folded into the layers that CTranslate2 has, and which can be
 card.py                     README.md of an export
 """

@@ -13,7 +13,7 @@ Computed in fp64 and rounded once. Tried with CTranslate2 4.8.5.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from repose.data.tokenizer import SPECIAL_TOKENS
+from repose.graphs.coverage import SIZES_AND_TRAINING, Listed, not_listed
 from repose.model.architecture import GATED, Architecture
 from repose.model.embedding import Embedding
 from repose.model.norms import RMSNorm, ScaleNorm
@@ -33,12 +34,73 @@ from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import PAD, START
 
+EXPRESSED: Listed = {
+    "positions": ("interleaved", "halves", "printed", "learned", "policy", "rotary", "t5", "none"),
+    "combine": ("add", "concat"),
+    "embedding_scale": ("sqrt", "inverse_sqrt", "none"),
+    "encoder_token_norm": ("none", "vocabulary", "running"),
+    "decoder_token_norm": ("none", "vocabulary", "running"),
+    "token_norm_site": ("tokens",),
+    "values": ("hidden",),
+    "input_norm": ("none", "sum", "separate"),
+    "norm": ("post", "pre"),
+    "norm_kind": ("layer", "rms", "scale"),
+    "feed_forward": ("relu", "gelu", "geglu", "swiglu"),
+    "attention_window": (None,),
+    "qk_norm": ("none",),
+    "self_score": ("keep",),
+    "score_residual": ("none",),
+    "tie_embeddings": ("all", "output", "none"),
+    "attention_bias": (False, True),
+    "output_bias": (False, True),
+}
+"""Axis to its values that are folded here or that CTranslate2 has. A test compares each with the model; one that is not
+listed is refused."""
+ANY_VALUE = SIZES_AND_TRAINING | {"num_kv_heads", "residual_weight", "norm_eps", "token_norm_eps"}
+"""Fields of which it can express every value."""
+_OF_A_SENTENCE = "has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
+_OF_MORE = "normalises more than the tokens that CTranslate2 looks up"
+_TOKENS = "has attention read token embeddings, where CTranslate2's reads hidden states"
+_OWN = "changes a token's score of itself, which CTranslate2 always keeps"
+_UNTIED = "adds scores of positions by themselves, for which CTranslate2 has no place"
+_REASONS: Mapping[tuple[str, object], str] = {
+    **{
+        (f"{side}_token_norm", kind): _OF_A_SENTENCE
+        for side in ("encoder", "decoder")
+        for kind in ("sentence", "prefix")
+    },
+    **{("token_norm_site", site): _OF_MORE for site in ("after_concat", "every_layer")},
+    **{("values", kind): _TOKENS for kind in ("tokens", "both")},
+    **{("self_score", kind): _OWN for kind in ("zero", "exclude", "zero_weights")},
+    **{("positions", kind): _UNTIED for kind in ("untied", "untied_relative")},
+    ("positions", "alibi"): "lowers scores on both sides in the encoder, which CTranslate2 does in decoders alone",
+    ("qk_norm", "l2"): "would be CTranslate2's norm of queries and keys, which this export does not write",
+    ("score_residual", "previous_layer"): "hands scores on to the next layer, which CTranslate2's forget",
+    ("input_norm", "sum"): "is a layer norm beside others, where CTranslate2 has one kind in all places",
+    ("norm", "both"): "normalises before the sublayer and after the sum, where CTranslate2 has one of the two",
+}
+"""Why a value cannot be expressed, for those that somebody has looked at."""
+
 NEVER = -1e4
 """Bias of tokens that are never chosen: their probability is 0 in fp32."""
 _SMALL = 1e-12
 """Epsilon of what has none: zeros are divided by its root."""
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
 """CTranslate2's name of what each feed-forward layer computes."""
+
+
+def why_not(architecture: Architecture) -> str | None:
+    """Why CTranslate2 cannot compute what a model of this architecture does, axis by axis; None where it can."""
+    refused = list(not_listed(architecture, EXPRESSED, ANY_VALUE))
+    if architecture.input_norm == "sum" and architecture.norm_kind != "layer":
+        refused.append(("input_norm", "sum"))
+    return "; ".join(f"{name} = {value!r} {_reason(name, value)}" for name, value in refused) or None
+
+
+def _reason(name: str, value: object) -> str:
+    if name == "attention_window":
+        return "reaches to both sides, CTranslate2's window back alone"
+    return _REASONS.get((name, value), "is not among what this export was written for")
 
 
 @torch.no_grad()
@@ -150,12 +212,12 @@ def _norm(spec: Any, norm: Any) -> None:
 
 
 def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
-    """Raises ConfigError for what is none, which a value listed in `coverage.EXPRESSED` before its time may have."""
+    """Raises ConfigError for what is none, which a value listed in `EXPRESSED` before its time may have."""
     if isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None:
         return norm
     raise ConfigError(
         f"CTranslate2 has a layer norm with gain and bias where this model has {norm or 'nothing'}: fold it in "
-        "exporting/ctranslate2_spec.py, or take its value out of EXPRESSED in exporting/coverage.py"
+        "exporting/ctranslate2_spec.py, or take its value out of EXPRESSED there"
     )
 
 

@@ -18,8 +18,7 @@ from repose.decoding.load import load
 from repose.decoding.options import SETTINGS
 from repose.decoding.translator import Translator
 from repose.exporting.base import Exported, Options, usage
-from repose.exporting.coverage import why_not
-from repose.exporting.ctranslate2_spec import specification
+from repose.exporting.ctranslate2_spec import specification, why_not
 from repose.graphs.coverage import SIZES_AND_TRAINING, not_listed
 from repose.model.architecture import Architecture
 from repose.model.transformer import Transformer
