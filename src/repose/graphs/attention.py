@@ -163,7 +163,7 @@ class GraphAttention:
         """(B, K, G c) -> (B, G, K, c)."""
         g = self._graph
         if self.groups == 1:
-            return str(g.op("Unsqueeze", x, g.ints(1)))
+            return g.op("Unsqueeze", x, g.ints(1))
         return g.transposed(g.reshaped(x, (0, 0, self.groups, -1)), 0, 2, 1, 3)
 
     def __call__(
@@ -247,7 +247,7 @@ class Turns(NamedTuple):
 
     def of(self, g: Graph, x: Value) -> Value:
         """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""
-        first, second = g.op("Split", x, outputs=2, axis=-1, num_outputs=2)
+        first, second = g.outputs_of("Split", 2, x, axis=-1, num_outputs=2)
         return g.add(g.mul(x, self.cos), g.mul(g.concatenated(second, first, axis=-1), self.sin))
 
 

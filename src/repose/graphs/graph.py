@@ -60,7 +60,7 @@ class Graph:
         self._prefix: str = "v" if around is None else f"{around._prefix}{name}_"  # no name stands for two values
         self._nodes: list[Any] = []
         self._weights: dict[tuple[Any, ...], tuple[Value, Any]] = {} if around is None else around._weights
-        self._quantized: dict[Value, tuple[Value, Value, Value]] = {}
+        self._quantized: dict[Value, tuple[Value, ...]] = {}
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._renamed: dict[Value, str] = {}  # values that are outputs
@@ -121,7 +121,7 @@ class Graph:
         end, and what each round gave to be collected, (rounds, ...)."""
         graph = self._onnx.helper.make_graph(body._needed(), "body", body._inputs, body._outputs)
         self._is_of_onnx_runtime |= body._is_of_onnx_runtime
-        return tuple(self.op("Loop", most, "", *first, outputs=len(body._outputs) - 1, body=graph))
+        return self.outputs_of("Loop", len(body._outputs) - 1, most, "", *first, body=graph)
 
     # Constants
 
@@ -140,27 +140,31 @@ class Graph:
 
     # Operators
 
-    def op(self, kind: str, *inputs: Value, outputs: int = 1, **attributes: Any) -> Any:
-        """One node; the name of its output, or a tuple of several."""
-        names = [f"{self._prefix}{len(self._nodes)}_{i}" for i in range(outputs)]
+    def op(self, kind: str, *inputs: Value, **attributes: Any) -> Value:
+        """One node; the name of its output."""
+        return self.outputs_of(kind, 1, *inputs, **attributes)[0]
+
+    def outputs_of(self, kind: str, number: int, *inputs: Value, **attributes: Any) -> tuple[Value, ...]:
+        """One node; the names of its so many outputs."""
+        names = tuple(f"{self._prefix}{len(self._nodes)}_{i}" for i in range(number))
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), names, **attributes))
-        return names[0] if outputs == 1 else tuple(names)
+        return names
 
     def add(self, a: Value, b: Value) -> Value:
         """a + b, broadcast."""
-        return str(self.op("Add", a, b))
+        return self.op("Add", a, b)
 
     def sub(self, a: Value, b: Value) -> Value:
         """a - b, broadcast."""
-        return str(self.op("Sub", a, b))
+        return self.op("Sub", a, b)
 
     def mul(self, a: Value, b: Value) -> Value:
         """a · b, number by number, broadcast."""
-        return str(self.op("Mul", a, b))
+        return self.op("Mul", a, b)
 
     def div(self, a: Value, b: Value) -> Value:
         """a / b, number by number, broadcast."""
-        return str(self.op("Div", a, b))
+        return self.op("Div", a, b)
 
     def square(self, a: Value) -> Value:
         """a²."""
@@ -168,51 +172,51 @@ class Graph:
 
     def matmul(self, a: Value, b: Value) -> Value:
         """The product of the last two dimensions."""
-        return str(self.op("MatMul", a, b))
+        return self.op("MatMul", a, b)
 
     def cast(self, a: Value, dtype: str) -> Value:
         """The same numbers in another type, by ONNX's name ("FLOAT")."""
-        return str(self.op("Cast", a, to=getattr(self._onnx.TensorProto, dtype)))
+        return self.op("Cast", a, to=getattr(self._onnx.TensorProto, dtype))
 
     def transposed(self, a: Value, *order: int) -> Value:
         """Dimensions in this order."""
-        return str(self.op("Transpose", a, perm=list(order)))
+        return self.op("Transpose", a, perm=list(order))
 
     def reshaped(self, a: Value, shape: Value | Sequence[int]) -> Value:
         """What torch's `reshape` gives; a dimension 0 stays as it was."""
-        return str(self.op("Reshape", a, shape if isinstance(shape, str) else self.ints(*shape)))
+        return self.op("Reshape", a, shape if isinstance(shape, str) else self.ints(*shape))
 
     def concatenated(self, *parts: Value, axis: int) -> Value:
         """Side by side."""
-        return str(self.op("Concat", *parts, axis=axis))
+        return self.op("Concat", *parts, axis=axis)
 
     def rows(self, table: Value, indices: Value, axis: int = 0) -> Value:
         """Rows of a table (`Gather`)."""
-        return str(self.op("Gather", table, indices, axis=axis))
+        return self.op("Gather", table, indices, axis=axis)
 
     def split(self, a: Value, sizes: Sequence[int], axis: int) -> list[Value]:
         """Parts of these sizes."""
-        return [a] if len(sizes) == 1 else list(self.op("Split", a, self.ints(*sizes), outputs=len(sizes), axis=axis))
+        return [a] if len(sizes) == 1 else list(self.outputs_of("Split", len(sizes), a, self.ints(*sizes), axis=axis))
 
     def sliced(self, a: Value, begin: Value, end: Value, axis: int) -> Value:
         """What lies from `begin` to before `end`, int64 (1,), along one axis."""
-        return str(self.op("Slice", a, begin, end, self.ints(axis)))
+        return self.op("Slice", a, begin, end, self.ints(axis))
 
     def size(self, a: Value, axis: int) -> Value:
         """One dimension of a shape, int64 (1,)."""
-        return str(self.op("Shape", a, start=axis, end=axis + 1))
+        return self.op("Shape", a, start=axis, end=axis + 1)
 
     def sum(self, a: Value, axis: int) -> Value:
         """Over one axis, which stays."""
-        return str(self.op("ReduceSum", a, self.ints(axis), keepdims=1))
+        return self.op("ReduceSum", a, self.ints(axis), keepdims=1)
 
     def where(self, condition: Value, yes: Value, no: Value) -> Value:
         """`yes` where the condition holds, `no` elsewhere."""
-        return str(self.op("Where", condition, yes, no))
+        return self.op("Where", condition, yes, no)
 
     def softmax(self, a: Value) -> Value:
         """Over the last axis."""
-        return str(self.op("Softmax", a, axis=-1))
+        return self.op("Softmax", a, axis=-1)
 
     def norm(self, x: Value, layer: Any) -> Value:
         """A `torch.nn.LayerNorm` with gain and bias, an `RMSNorm`, a `ScaleNorm`, or x as it is for an `Identity`.
@@ -228,7 +232,7 @@ class Graph:
         if not isinstance(layer, nn.LayerNorm) or layer.weight is None or layer.bias is None:
             raise TypeError(f"Graph.norm computes layer norms with gain and bias, not {layer}: write its graph there")
         weights = (self.constant(array(w)) for w in (layer.weight, layer.bias))
-        return str(self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps)))
+        return self.op("LayerNormalization", x, *weights, axis=-1, epsilon=float(layer.eps))
 
     def gelu(self, x: Value) -> Value:
         """x times the probability that a normal number is less."""
@@ -243,11 +247,11 @@ class Graph:
 
     def range(self, end: Value) -> Value:
         """0 to before `end`, a scalar int64."""
-        return str(self.op("Range", self.constant(0, np.int64), end, self.constant(1, np.int64)))
+        return self.op("Range", self.constant(0, np.int64), end, self.constant(1, np.int64))
 
     def scalar(self, a: Value) -> Value:
         """(1,) -> ()."""
-        return str(self.op("Squeeze", a, self.ints(0)))
+        return self.op("Squeeze", a, self.ints(0))
 
     def linear(self, x: Value, weight: Any, bias: Any, *, rows_alike: bool = True, by_row: bool = False) -> Value:
         """x Wᵀ + b over the last dimension; W (D_out, D_in), b (D_out,) or None. `by_row`: x is (R, D_in), and in fp32
@@ -263,7 +267,7 @@ class Graph:
         w = array(weight)
         if by_row and not self._int8:
             values = [self.constant(w)] if bias is None else [self.constant(w), self.constant(array(bias))]
-            return str(self.op("Gemm", x, *values, transB=1))
+            return self.op("Gemm", x, *values, transB=1)
         if not self._int8:
             y = self.matmul(x, self.constant(w.T))
         elif rows_alike:
@@ -289,13 +293,13 @@ class Graph:
             values += ["", "", self.constant(array(bias))]
         sizes = {"K": k, "N": n, "bits": 8, "block_size": size, "accuracy_level": 4}
         self._is_of_onnx_runtime = True
-        return str(self.op("MatMulNBits", x, *values, domain=_MICROSOFT, **sizes))
+        return self.op("MatMulNBits", x, *values, domain=_MICROSOFT, **sizes)
 
     def _int8_product(self, x: Value, weight: Array) -> Value:
         scales = np.maximum(np.abs(weight).max(1), 1e-12) / _MOST
         integers = np.rint(weight / scales[:, None]).astype(np.int8).T
         if x not in self._quantized:
-            self._quantized[x] = self.op("DynamicQuantizeLinear", x, outputs=3)
+            self._quantized[x] = self.outputs_of("DynamicQuantizeLinear", 3, x)
         quantized, scale, zero = self._quantized[x]
         sums = self.op("MatMulInteger", quantized, self.constant(integers, np.int8), zero)
         product = self.cast(sums, "FLOAT")

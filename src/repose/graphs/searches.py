@@ -40,7 +40,7 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
         chosen = _probably_best(body, model, hidden)
     else:
         log_probs = _allowed(body, model.tgt_vocab_size, step.log_probs_of(body, hidden))
-        best, chosen = body.op("TopK", log_probs, g.ints(1), outputs=2)
+        best, chosen = body.outputs_of("TopK", 2, log_probs, g.ints(1))
         collected = [("best", best, [1, 1])]
     following = body.reshaped(chosen, (1,))
     body.output("still_going", body.op("Not", body.op("Equal", following, g.ints(END))), [1], "BOOL")
@@ -53,7 +53,7 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     best = tokens
     if is_rough:  # exactly, of all tokens in one product
         log_probs = _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, g.reshaped(values, (-1, step.a.d_model))))
-        exact = g.op("TopK", log_probs, g.ints(1), outputs=2)
+        exact = g.outputs_of("TopK", 2, log_probs, g.ints(1))
         values, best = (g.reshaped(each, (-1, 1, 1)) for each in exact)
     g.output("tokens", tokens, ["T", 1, 1], "INT64")
     g.output("log_probs", values, ["T", 1, 1])
@@ -67,10 +67,10 @@ def _probably_best(g: Graph, model: Transformer, hidden: Value) -> Value:
     weight = array(model.output.weight)
     bias = np.zeros(len(weight), np.float32) if model.output.bias is None else array(model.output.bias).copy()
     bias[[PAD, START]] = -np.inf
-    _, near = g.op("TopK", g.rough_linear(hidden, weight, bias), g.ints(_NEAR), outputs=2)
+    _, near = g.outputs_of("TopK", 2, g.rough_linear(hidden, weight, bias), g.ints(_NEAR))
     near = g.reshaped(near, (-1,))
     exact = g.op("Gemm", hidden, g.rows(g.constant(weight), near), g.rows(g.constant(bias), near), transB=1)
-    _, place = g.op("TopK", exact, g.ints(1), outputs=2)
+    _, place = g.outputs_of("TopK", 2, exact, g.ints(1))
     return g.rows(near, place)
 
 
@@ -91,15 +91,15 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
     values, ids = best_of(body, model.tgt_vocab_size, step.log_probs(tokens, at, g.ints(1)), width)  # (R, width)
     sums = body.add(body.op("Unsqueeze", before, g.ints(1)), body.cast(values, "DOUBLE"))
     sums = body.concatenated(body.reshaped(sums, (-1,)), no_scores, axis=0)
-    scores, order = body.op("TopK", sums, handed_out, outputs=2)  # (C,)
+    scores, order = body.outputs_of("TopK", 2, sums, handed_out)  # (C,)
     rows = body.div(order, width)
     chosen = body.rows(body.concatenated(body.reshaped(ids, (-1,)), no_tokens, axis=0), order)
     is_end = body.op("Equal", chosen, g.ints(END))
     ended = body.sliced(body.where(is_end, scores, least), g.ints(0), size, 0)
     penalty = body.rows(penalties, body.add(at, g.ints(1)))
     finished = body.concatenated(best, body.div(ended, penalty), axis=0)
-    finished, _ = body.op("TopK", finished, num_hypotheses, outputs=2)
-    live, places = body.op("TopK", body.where(is_end, least, scores), size, outputs=2)
+    finished, _ = body.outputs_of("TopK", 2, finished, num_hypotheses)
+    live, places = body.outputs_of("TopK", 2, body.where(is_end, least, scores), size)
     enough = body.sliced(finished, g.ints(-1), g.ints(np.iinfo(np.int64).max), 0)
     going = body.op("Greater", body.div(live, last), enough)
     kept_rows, next_tokens, live = (
@@ -130,7 +130,7 @@ def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value,
     as their product in int8. One block more than tokens, as that of PAD and START may have its place by them.
     """
     if size < _LARGE:
-        values, ids = g.op("TopK", _allowed(g, size, log_probs), width, outputs=2)
+        values, ids = g.outputs_of("TopK", 2, _allowed(g, size, log_probs), width)
         return values, ids
     block = next((n for n in range(_BLOCK, _BLOCK // 2, -1) if size % n == 0), _BLOCK)
     number = -(-size // block)
@@ -138,13 +138,13 @@ def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value,
         log_probs = g.op("Pad", log_probs, g.ints(0, 0, 0, missing), g.constant(-np.inf))
     blocks = g.reshaped(log_probs, (-1, number, block))
     num_chosen = g.op("Min", g.add(width, g.ints(1)), g.ints(number))
-    _, chosen = g.op("TopK", g.op("ReduceMax", blocks, g.ints(-1), keepdims=0), num_chosen, outputs=2)
-    chosen, _ = g.op("TopK", chosen, num_chosen, largest=0, outputs=2)  # as they lie, which decides between equals
+    _, chosen = g.outputs_of("TopK", 2, g.op("ReduceMax", blocks, g.ints(-1), keepdims=0), num_chosen)
+    chosen, _ = g.outputs_of("TopK", 2, chosen, num_chosen, largest=0)  # as they lie, which decides between equals
     numbers = g.op("GatherND", blocks, g.op("Unsqueeze", chosen, g.ints(-1)), batch_dims=1)
     never = np.zeros((number, block), np.float32)
     never.flat[[PAD, START]] = -np.inf
     numbers = g.add(numbers, g.rows(g.constant(never), chosen))
-    values, places = g.op("TopK", g.reshaped(numbers, (0, -1)), width, outputs=2)
+    values, places = g.outputs_of("TopK", 2, g.reshaped(numbers, (0, -1)), width)
     slots = g.div(places, g.ints(block))
     skipped = g.sub(g.op("GatherElements", chosen, slots, axis=1), slots)
     return values, g.add(places, g.mul(skipped, g.ints(block)))

@@ -235,7 +235,7 @@ class _EncoderGraph(_StackGraph):
         g, a = self.g, self.a
         src = g.input("src", ["B", "S"], "INT64")
         is_real = g.op("Not", g.op("Equal", src, g.constant(0, np.int64)))
-        self.real = str(g.op("Unsqueeze", g.cast(is_real, "FLOAT"), g.ints(2)))
+        self.real = g.op("Unsqueeze", g.cast(is_real, "FLOAT"), g.ints(2))
         bias = g.where(g.op("Unsqueeze", is_real, g.ints(1, 2)), g.constant(0.0), g.constant(-np.inf))
         g.output("src_bias", bias, ["B", 1, 1, "S"])
         self.length = g.size(src, 1)
@@ -331,13 +331,13 @@ class StepGraph(_StackGraph):
     def log_probs_of(self, g: Graph, hidden: Value) -> Value:
         """Log-probabilities (R, V) from hidden states (R, d), in a graph: this one, or the one around it."""
         output = self.model.output
-        return str(g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1))
+        return g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1)
 
     def hidden(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
         """What the decoder makes of a token of each row, (R, d); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
         g, a = self.g, self.a
         self.at = at
-        end = At(str(g.op("Unsqueeze", at, g.ints(0))), is_step=True)
+        end = At(g.op("Unsqueeze", at, g.ints(0)), is_step=True)
         self.num_read = g.add(end.end, g.ints(1))  # tokens, this one included
         keys_at = g.range(g.scalar(self.num_read))
         row = g.op("Unsqueeze", keys_at, g.ints(0))
@@ -345,7 +345,7 @@ class StepGraph(_StackGraph):
         own = g.op("Equal", row, end.end)  # (1, T)
         first: Value | None = None
         if a.attention_window is not None:
-            first = str(g.op("Max", g.sub(end.end, g.ints(a.attention_window // 2)), g.ints(0)))
+            first = g.op("Max", g.sub(end.end, g.ints(a.attention_window // 2)), g.ints(0))
             own = g.sliced(own, first, self.num_read, 1)
             scores = None if scores is None else g.sliced(scores, first, self.num_read, 2)
         turns = Turns.made(g, self.stack.positions, end)
