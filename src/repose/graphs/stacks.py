@@ -58,6 +58,7 @@ class Memory(NamedTuple):
 
     name: str
     shape: list[int | str]
+    """Of each sentence: keys (G, c, S), values (G, S, c)."""
 
 
 class Graphs(NamedTuple):
@@ -281,10 +282,12 @@ class _EncoderGraph(_StackGraph):
         # Absorbed, every layer reads the same.
         for index, attention in enumerate(attentions[:1] if attentions[0].is_absorbed else attentions):
             keys, vals = attention.keys_and_values(x, values)
-            for name, value in ((f"keys_{index}", g.transposed(keys, 0, 1, 3, 2)), (f"values_{index}", vals)):
-                shape: list[int | str] = ["B", attention.groups, "S", "c"]
-                g.output(name, value, [*shape[:2], *(shape[2:] if name.startswith("v") else shape[:1:-1])])
-                memory.append(Memory(name, shape))
+            for tensor, value in (
+                (Memory(f"keys_{index}", [attention.groups, "c", "S"]), g.transposed(keys, 0, 1, 3, 2)),
+                (Memory(f"values_{index}", [attention.groups, "S", "c"]), vals),
+            ):
+                g.output(tensor.name, value, ["B", *tensor.shape])
+                memory.append(tensor)
         return memory
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:  # noqa: ARG002
@@ -321,8 +324,7 @@ class StepGraph(_StackGraph):
         """What belongs to the sentences, as inputs of a graph: this one, or the one around it."""
         self.memory_inputs = {"src_bias": g.input("src_bias", ["N", 1, 1, "S"])}
         for name, shape in memory:
-            width, is_keys = shape[3], name.startswith("k")
-            self.memory_inputs[name] = g.input(name, ["N", shape[1], *([width, "S"] if is_keys else ["S", width])])
+            self.memory_inputs[name] = g.input(name, ["N", *shape])
 
     def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
         """Log-probabilities of the next token, (R, V); arguments as for `hidden`."""
