@@ -5,6 +5,7 @@ search there is; rows are reordered by `State.select`. `torch` computes with the
 with graphs that were exported from it, through ONNX Runtime, on a CPU.
 """
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -92,7 +93,7 @@ class Engine(ABC):
 
     @abstractmethod
     def message(self) -> bytes:
-        """A message from which `built` makes this engine again, in another process."""
+        """A message from which `built` makes this engine again, in another process: a function, and what to give it."""
 
     def fingerprint(self) -> Hashable:
         """A value that changes when the weights do; those of graphs never do."""
@@ -107,21 +108,10 @@ class Engine(ABC):
 
 
 def built(message: bytes) -> Engine:
-    """The engine of a `message`. For messages of this program's own processes: it may execute what they say."""
-    import pickle
-
-    kind, content = pickle.loads(message)
-    if kind == "torch":
-        from repose.decoding.torch_engine import TorchEngine
-
-        return TorchEngine.of_message(content)
-    if kind == "ensemble":
-        from repose.decoding.ensemble import Ensemble
-
-        return Ensemble.of_message(content)
-    from repose.decoding.onnx_engine import OnnxEngine
-
-    return OnnxEngine.of_message(content)
+    """The engine of a `message`. For messages of this program's own processes: it executes what they say."""
+    build, content = pickle.loads(message)
+    engine: Engine = build(content)
+    return engine
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Ints:

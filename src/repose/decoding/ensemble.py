@@ -59,7 +59,7 @@ class Ensemble(Engine):
 
     def message(self) -> bytes:
         """See `Engine`."""
-        return pickle.dumps(("ensemble", [engine.message() for engine in self.engines]))
+        return pickle.dumps((Ensemble.of_message, [engine.message() for engine in self.engines]))
 
     @classmethod
     def of_message(cls, messages: Sequence[bytes]) -> "Ensemble":

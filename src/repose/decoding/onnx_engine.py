@@ -130,7 +130,7 @@ class OnnxEngine(Engine):
 
     def message(self) -> bytes:
         """See `Engine`: the message says where the graphs are."""
-        return pickle.dumps((self.name, self.graphs))
+        return pickle.dumps((OnnxEngine.of_message, self.graphs))
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
         """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""

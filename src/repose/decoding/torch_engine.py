@@ -121,7 +121,7 @@ class TorchEngine(Engine):
         sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
         file = io.BytesIO()
         torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
-        return pickle.dumps((self.name, file.getvalue()))
+        return pickle.dumps((TorchEngine.of_message, file.getvalue()))
 
     def fingerprint(self) -> Hashable:
         """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""
