@@ -149,29 +149,6 @@ def test_a_value_without_graphs_is_refused_by_name(axis: str) -> None:
         graphs_of(SimpleNamespace(architecture=with_value(axis, "new")))  # type: ignore[arg-type]
 
 
-UNKNOWN = {
-    "norm": ("decoder.layers.0.feed_forward_sublayer", "placement"),
-    "combine": ("encoder.embedding", "combine"),
-    "encoder_token_norm": ("encoder.embedding.token_norm", "kind"),
-    "decoder_token_norm": ("decoder.embedding.token_norm", "kind"),
-    "token_norm_site": ("encoder.embedding", "site"),
-    "self_score": ("encoder.layers.0.self_attention", "scores.self_score"),
-}
-
-
-@pytest.mark.parametrize("axis", UNKNOWN)
-def test_a_value_without_graphs_has_none_even_if_it_is_listed(axis: str) -> None:
-    """It is not computed as another value."""
-    model = make(dataclasses.replace(PRESETS["original"].architecture, **SIZES, **WIDTHS[0]))
-    path, (*between, last) = UNKNOWN[axis][0], UNKNOWN[axis][1].split(".")
-    place: Any = model.get_submodule(path)
-    for name in between:
-        place = getattr(place, name)
-    setattr(place, last, "new")
-    with pytest.raises(AssertionError, match="got: 'new'"):
-        graphs_of(model)
-
-
 NORMS = [None, nn.RMSNorm(4), nn.LayerNorm(4, elementwise_affine=False), nn.LayerNorm(4, bias=False), nn.Dropout()]
 
 
