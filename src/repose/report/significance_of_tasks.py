@@ -31,6 +31,8 @@ from repose.runs.folder import RunFolder, main_figure
 from repose.system.errors import DataError
 
 _SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are not of one evaluation
+_Sums = dict[Path, RatioStatistics]
+"""The sums of runs, by their folders."""
 
 
 class TaskFigure(NamedTuple):
@@ -55,16 +57,21 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     done = [run for run in part.runs if run.done]
     if not done:
         return ()
-    figure, remarks, pairs = first_figure(done[0]), list[str](), list[Pair]()
+    figure, remarks, of_counts = first_figure(done[0]), list[str](), list[str]()
+    pairs, counted, counts, missing = list[Pair](), list[Pair](), _Sums(), dict[str, list[str]]()
     for corpus in part.corpora:
-        pairs += pairs_of(_systems_of_task(part, corpus, figure, remarks), part, remarks)
+        systems = _systems_of_task(part, corpus, figure, remarks)
+        if len(systems) > 1:
+            pairs += pairs_of(systems, part, remarks)
+            counts |= _sums_of(systems, part, figure, missing)
+            counted += pairs_of(_with_sums(systems, counts), part, of_counts)
     if not pairs:
         return ()
     task = part.tasks[0]
-    counted, of_counts = _counted(pairs, part, figure)
+    of_counts += left_out(missing) if counts else []  # where no run has sums, there is nothing to say
     if not counted:
         return (_over_seeds(pairs, figure, task, [*remarks, *of_counts]),)
-    return _over_units(counted, figure, task, of_counts), _over_seeds(pairs, figure, task, remarks)
+    return _over_units(counted, counts, figure, task, of_counts), _over_seeds(pairs, figure, task, remarks)
 
 
 def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
@@ -82,13 +89,8 @@ def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: S
     )
 
 
-_Counts = dict[Path, RatioStatistics]
-"""The sums of runs, by their folders."""
-
-
-def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
+def _over_units(pairs: Sequence[Pair], counts: _Sums, figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
     """The paired bootstrap over sentences or documents."""
-    pairs, counts = found
 
     def of(system: ComparedSystem) -> list[RatioStatistics]:
         return [counts[run.folder] for run in system.runs]
@@ -111,15 +113,13 @@ def _over_units(found: tuple[Sequence[Pair], _Counts], figure: TaskFigure, task:
     return replace(table, small_sets=frozenset(small_of(sizes)))
 
 
-def _counted(
-    pairs: Sequence[Pair], part: RunSet, figure: TaskFigure
-) -> tuple[tuple[Sequence[Pair], _Counts] | None, list[str]]:
-    """The pairs with those runs alone that have sums, and these; None where no pair has. And why runs have none, but
-    where none has: there is nothing to say then."""
+def _sums_of(
+    systems: Sequence[ComparedSystem], part: RunSet, figure: TaskFigure, missing: dict[str, list[str]]
+) -> _Sums:
+    """The sums of those runs that have some, of the units that most of them have; `missing` gets the others' names, by
+    the reason."""
     found: list[tuple[ReportRun, RatioStatistics]] = []
-    missing: dict[str, list[str]] = {}
-    runs = {run.folder: run for pair in pairs for system in (pair.other, pair.system) for run in system.runs}
-    for run in runs.values():
+    for run in (run for system in systems for run in system.runs):
         try:
             statistics = _statistics(run, figure)
             check_number(len(statistics), statistics.units)
@@ -127,24 +127,20 @@ def _counted(
             missing.setdefault(str(error), []).append(run.name)
         else:
             found.append((run, statistics))
-    counts: _Counts = {}
-    for corpus in part.corpora:
-        here = [(run, statistics) for run, statistics in found if run.corpus == corpus]
-        likeness = usual_of([(run, statistics.sizes.tobytes()) for run, statistics in here], part.baseline)
-        for run, statistics in here:
-            if likeness is not None and statistics.sizes.tobytes() != likeness[1]:
-                missing.setdefault(f"its {statistics.units} are not those of {likeness[0].name}", []).append(run.name)
-            else:
-                counts[run.folder] = statistics
-    kept = {
-        id(system): replace(system, runs=with_counts, counts=(None,) * len(with_counts))
-        for pair in pairs
-        for system in (pair.system, pair.other)
-        if (with_counts := tuple(run for run in system.runs if run.folder in counts))
-    }
-    both = [pair for pair in pairs if id(pair.system) in kept and id(pair.other) in kept]
-    left = [Pair(kept[id(pair.system)], kept[id(pair.other)]) for pair in both]
-    return (left, counts) if left else None, left_out(missing) if counts else []
+    likeness = usual_of([(run, statistics.sizes.tobytes()) for run, statistics in found], part.baseline)
+    counts = _Sums()
+    for run, statistics in found:
+        if likeness is not None and statistics.sizes.tobytes() != likeness[1]:
+            missing.setdefault(f"its {statistics.units} are not those of {likeness[0].name}", []).append(run.name)
+        else:
+            counts[run.folder] = statistics
+    return counts
+
+
+def _with_sums(systems: Sequence[ComparedSystem], counts: _Sums) -> list[ComparedSystem]:
+    """The systems with those runs alone that have sums."""
+    kept = [(system, tuple(run for run in system.runs if run.folder in counts)) for system in systems]
+    return [replace(system, runs=runs, counts=(None,) * len(runs)) for system, runs in kept if runs]
 
 
 def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
