@@ -12,8 +12,6 @@ from typing import Annotated, TypeVar
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from repose.system.errors import ConfigError
-
 PrintedCell = int | float | str
 _CLOSED = ConfigDict(extra="forbid")
 
@@ -66,20 +64,6 @@ class PrintedTable(PrintedEntry):
     columns: tuple[PrintedColumn, ...]
     rows: tuple[tuple[PrintedCell, ...], ...]
 
-    def column(self, name: str) -> tuple[PrintedCell, ...]:
-        """The cells of one column, in the order of the rows. Raises ConfigError where there is no such column."""
-        names = [column.name for column in self.columns]
-        if name not in names:
-            raise ConfigError(f"table {self.id!r} has no column {name!r}: it has {', '.join(names)}")
-        return tuple(row[names.index(name)] for row in self.rows)
-
-    def cell(self, row: str, column: str) -> PrintedCell:
-        """One cell. Raises ConfigError where there is no such row or column."""
-        cells = dict(zip((str(row[0]) for row in self.rows), self.column(column), strict=True))
-        if row not in cells:
-            raise ConfigError(f"table {self.id!r} has no row {row!r}: it has {', '.join(cells)}")
-        return cells[row]
-
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Curve(PrintedEntry):
@@ -108,10 +92,7 @@ _One = TypeVar("_One", Paper, PrintedSystem, PrintedTable, Curve, Scalar)
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Published:
-    """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence.
-
-    Its methods find what has an id, such as "reinforced/table-1", and raise ConfigError where there is none.
-    """
+    """Everything in `published.toml`; `protocols` explains each protocol tag in a sentence."""
 
     protocols: dict[str, str]
     papers: tuple[Paper, ...]
@@ -126,14 +107,9 @@ class Published:
         return {entry.id: entry for entry in (*self.tables, *self.curves, *self.scalars)}
 
     def find(self, kind: type[_One], name: str) -> _One:
-        """The entry of that kind and id. Raises ConfigError where there is none."""
-        entries = (*self.papers, *self.systems, *self.entries.values())
-        by_id = {entry.id: entry for entry in entries if isinstance(entry, kind)}
-        if name not in by_id:
-            raise ConfigError(
-                f"no published {kind.__name__.removeprefix('Printed').lower()} {name!r}: there are {', '.join(by_id)}"
-            )
-        return by_id[name]
+        """What is of that kind and has that id, such as "reinforced/table-1"."""
+        everything = (*self.papers, *self.systems, *self.entries.values())
+        return next(one for one in everything if isinstance(one, kind) and one.id == name)
 
 
 def parse(text: str) -> Published:
