@@ -255,9 +255,9 @@ def test_pages_begin_with_the_verdict_and_one_picture(make_run: Any, tmp_path: P
         assert body.index("bleu-and-parameters") < body.index("Contents" if "Contents" in body else "## Scores")
 
 
-def test_the_verdict_leads_to_what_it_names() -> None:
-    results = Path(__file__).parents[2] / "results" / "techniques-converged"
-    page = write_page(build(read_runs([results])))
+def test_the_verdict_leads_to_what_it_names(make_run: Any, tmp_path: Path) -> None:
+    two_seeds(make_run, plain=20.0, wide=25.0)
+    page = write_page(build(read_runs([tmp_path])))
     assert '(see <a href="#section-significance">Significance</a>)' in page
     assert 'id="section-significance"' in page
 
