@@ -6,7 +6,7 @@ import pytest
 from repose.evaluation.by_length import EDGES, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import References
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import DataError
 
 
 def lengths(*values: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
@@ -37,17 +37,6 @@ def test_each_sentence_is_in_one_part() -> None:
 def test_small_parts_say_so() -> None:
     assert Bucket(1, 10, np.arange(49)).small
     assert not Bucket(1, 10, np.arange(50)).small
-
-
-@pytest.mark.parametrize("edges", [(), (0, 10), (10, 10), (20, 10)])
-def test_edges_that_do_not_rise(edges: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigError, match="do not rise"):
-        by_length(lengths(1), edges)
-
-
-def test_nothing_to_sort() -> None:
-    with pytest.raises(DataError, match="0 sentences"):
-        by_length(lengths())
 
 
 @pytest.mark.parametrize(

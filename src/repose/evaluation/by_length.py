@@ -6,13 +6,12 @@ longer than the ones encountered during training"; a part with only such sentenc
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repose.evaluation.sentence_statistics import Counts, SentenceStatistics
-from repose.system.errors import ConfigError, DataError
+from repose.system.errors import DataError
 
 EDGES = (10, 20, 30, 40, 50)
 """Longest sentence of each part, in words or tokens; the last part is of all longer ones."""
@@ -50,24 +49,19 @@ def by_length(lengths: Counts, edges: Sequence[int] = EDGES) -> tuple[Bucket, ..
     """The parts of a test set by the (N,) lengths of its sources: up to the first of the `edges`, and so on.
 
     Each sentence is in exactly one part; parts without any are left out. Sources without words are in the first.
-    Raises ConfigError where the edges do not rise, DataError where there is no sentence.
     """
-    if not edges or edges[0] < 1 or any(high <= low for low, high in pairwise(edges)):
-        raise ConfigError(f"the edges {', '.join(map(str, edges))} do not rise from 1: give such as 10, 20, 30")
-    if len(lengths) == 0:
-        raise DataError("there is nothing to sort by length: 0 sentences; give at least one")
     place = np.searchsorted(np.asarray(edges), lengths)  # edge[i - 1] < length <= edge[i]
     lows, highs = [1, *(edge + 1 for edge in edges)], [*edges, None]
     buckets = (Bucket(lows[i], highs[i], np.flatnonzero(place == i)) for i in range(len(lows)))
     return tuple(bucket for bucket in buckets if len(bucket))
 
 
-def edges_with(limits: Sequence[int], edges: Sequence[int] = EDGES) -> tuple[int, ...]:
-    """`edges` with each of the `limits`, such as the longest source of a training, in place of those near it.
+def edges_with(limits: Sequence[int]) -> tuple[int, ...]:
+    """`EDGES` with each of the `limits`, such as the longest source of a training, in place of those near it.
 
     So a part lies wholly on one side of a limit.
     """
-    others = (edge for edge in edges if all(abs(edge - limit) >= _NEAR for limit in limits))
+    others = (edge for edge in EDGES if all(abs(edge - limit) >= _NEAR for limit in limits))
     return tuple(sorted({*others, *limits}))
 
 

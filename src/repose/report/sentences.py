@@ -13,7 +13,7 @@ from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 
-EACH_WAY, SAMPLES = 5, 20
+_EACH_WAY, _SAMPLES = 5, 20
 
 
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
@@ -56,7 +56,7 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
+def samples(runs: RunSet) -> tuple[Table, ...]:
     """Sentences from all over the test set of each corpus with one system, their references, and what its first
     finished run translated; none where the grid names lines, or texts or translations are missing."""
     runs = runs.translations
@@ -71,7 +71,7 @@ def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
             continue
         rows = [
             [Cell(text=str(i + 1), value=i + 1), *(Cell(text=text) for text in texts[i])]
-            for i in sorted({place * len(texts) // number for place in range(number)})
+            for i in sorted({place * len(texts) // _SAMPLES for place in range(_SAMPLES)})
             if texts
         ]
         columns = (Column("line"), *(Column(name, numeric=False) for name in ("source", "reference", "translation")))
@@ -81,8 +81,8 @@ def samples(runs: RunSet, *, number: int = SAMPLES) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceComparison, ...]:
-    """The sentences of each corpus that tell two systems apart: up to `number` where one is better, then the other.
+def side_by_side(runs: RunSet) -> tuple[SentenceComparison, ...]:
+    """The sentences of each corpus that tell two systems apart: up to five where one is better, then the other.
 
     The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
     chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed
@@ -98,7 +98,7 @@ def side_by_side(runs: RunSet, *, number: int = EACH_WAY) -> tuple[SentenceCompa
         pair = _pair(counted, runs.baseline)
         name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slugs(runs.corpora)[corpus]}"
         if pair is not None:
-            found.append(_compared(pair, name, number))
+            found.append(_compared(pair, name))
     return tuple(found)
 
 
@@ -110,7 +110,7 @@ def _pair(systems: Sequence[ComparedSystem], baseline: str | None) -> tuple[Comp
     return first, max(others, key=lambda system: statistics.fmean(system.scores("bleu")))
 
 
-def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: int) -> SentenceComparison:
+def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str) -> SentenceComparison:
     corpus = pair[0].runs[0].experiment.corpus
     seeds = [np.array([one.sentence_chrf() for one in system.statistics]) for system in pair]
     try:
@@ -133,9 +133,9 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: in
                 hypotheses=(hypotheses[0][nearest[0][i]][i], hypotheses[1][nearest[1][i]][i]),
                 scores=(float(scores[0][i]), float(scores[1][i])),
             )
-            for i in _most_different(gains, list(zip(sources, references, strict=True)), number)
+            for i in _most_different(gains, list(zip(sources, references, strict=True)))
         )
-        caption = _caption(pair, number) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
+        caption = _caption(pair) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
     return SentenceComparison(
         id=name,
         systems=(pair[0].group, pair[1].group),
@@ -146,14 +146,14 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str, number: in
     )
 
 
-def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]], number: int) -> list[int]:
+def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]) -> list[int]:
     """Places of the largest gains, falling, then of the largest losses."""
     chosen: list[int] = []
     seen: set[tuple[str, str]] = set()
     for signed in (gains, -gains):
         taken = 0
         for i in map(int, np.argsort(-signed, kind="stable")):
-            if signed[i] <= 0 or taken == number:
+            if signed[i] <= 0 or taken == _EACH_WAY:
                 break
             if texts[i] not in seen:
                 seen.add(texts[i])
@@ -166,12 +166,12 @@ def _names(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
     return " and ".join(system.group for system in pair)
 
 
-def _caption(pair: tuple[ComparedSystem, ComparedSystem], number: int) -> str:
+def _caption(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
     first, second = (system.group for system in pair)
     many = max(len(system.runs) for system in pair) > 1
     over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""
     left_out = " Sentences whose translations shown do not differ in the same direction are left out." if many else ""
     return (
-        f"Up to {number} test sentences where {second} gains most on {first}, and up to {number} where it loses most, "
-        f"in sentence-level chrF{over}.{left_out} They are the extremes, not a sample."
+        f"Up to {_EACH_WAY} test sentences where {second} gains most on {first}, and up to {_EACH_WAY} where it loses "
+        f"most, in sentence-level chrF{over}.{left_out} They are the extremes, not a sample."
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from repose.evaluation.by_length import EDGES, SMALL, Bucket, by_length, edges_with, scores_by_length
+from repose.evaluation.by_length import SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
 from repose.report.collect import ReportRun, RunSet, some
@@ -99,7 +99,7 @@ class _Measured:
     values: tuple[float, ...]
 
 
-def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table, ...]:
+def length_tables(runs: RunSet) -> tuple[Table, ...]:
     """BLEU of every system in each part of the test set by length of the source, a table for each corpus.
 
     Lengths are tokens with START and END, as `training.max_src_tokens` counts them, where all systems share the source
@@ -111,12 +111,12 @@ def length_tables(runs: RunSet, *, edges: Sequence[int] = EDGES) -> tuple[Table,
     tables = []
     for corpus in runs.corpora:
         name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slugs(runs.corpora)[corpus]}"
-        table = _length_table(runs, corpus, name, edges)
+        table = _length_table(runs, corpus, name)
         tables += [] if table is None else [table]
     return tuple(tables)
 
 
-def _length_table(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) -> Table | None:
+def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
     found, missing = _lengths(runs, corpus)
     if not found:
         return None
@@ -125,7 +125,7 @@ def _length_table(runs: RunSet, corpus: str, name: str, edges: Sequence[int]) ->
     lengths = first.tokens if in_tokens else first.words
     limits = sorted({one.longest_trained for _, one in found}) if in_tokens else []
     beyond = [limit for limit in limits if limit < lengths.max()]
-    buckets = by_length(lengths, edges_with(beyond, edges))
+    buckets = by_length(lengths, edges_with(beyond))
     measured: list[_Measured] = []
     for run, own in found:
         try:

@@ -41,9 +41,9 @@ def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
     return _prepared(run).text(run.split)
 
 
-def hypotheses_of(run: ReportRun, decoding: str | None = None) -> list[str]:
-    """A run's translations. Raises DataError where they are missing."""
-    return _read_hypotheses(run.folder, run.split, decoding or decoding_of(run))
+def hypotheses_of(run: ReportRun) -> list[str]:
+    """The translations that a run is compared by. Raises DataError where they are missing."""
+    return _read_hypotheses(run.folder, run.split, decoding_of(run))
 
 
 def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatistics:
