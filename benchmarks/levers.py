@@ -66,7 +66,7 @@ def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, 
     net = build(preset(model), **dict(zip(("src_vocab_size", "tgt_vocab_size"), sizes, strict=True)))
     learner = Learner(TASK, net, config, World(0, 1, torch.device("cpu")))
     data = PairDataset.open(folder / "prepared")
-    order = Batches(data.tgt_lengths, config.batching, size, config.seed, src_lengths=data.src_lengths)
+    order = Batches(data.src_lengths, data.tgt_lengths, config.batching, size, config.seed)
     share = World(0, WORKERS, torch.device("cpu"))
     feed = Feed(TASK, lambda _: data, order, world=share, num_micro_batches=1).epoch(0, 0)
     with tuned():

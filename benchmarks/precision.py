@@ -37,7 +37,7 @@ def compare(name: str, experiment: Experiment, steps: int) -> dict[str, Any]:
     """Medians of both, and of their ratio for each batch."""
     prepared, config, world = prepare_corpus(experiment), experiment.training, World(0, 1, torch.device("cpu"))
     data = PairDataset.open(prepared.ids("train"))
-    order = Batches(data.tgt_lengths, config.batching, config.batch_size, config.seed, src_lengths=data.src_lengths)
+    order = Batches(data.src_lengths, data.tgt_lengths, config.batching, config.batch_size, config.seed)
     batches = Feed(TASK, lambda _: data, order, world=world, num_micro_batches=1).epoch(0, 0)
     sizes = {f"{side}_vocab_size": Tokenizer.load(prepared.tokenizer_path(side)).vocab_size for side in SIDES}
     learners = []

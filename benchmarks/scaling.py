@@ -154,7 +154,11 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
     """One epoch of training alone, without validation and checkpoints."""
     feed = Feed(
-        TASK, lambda _: data, Batches(data.tgt_lengths, "sentences", SENTENCES, 0), world=ALONE, num_micro_batches=1
+        TASK,
+        lambda _: data,
+        Batches(data.src_lengths, data.tgt_lengths, "sentences", SENTENCES, 0),
+        world=ALONE,
+        num_micro_batches=1,
     )
     learner = new_learner(a)
     for number, batch in zip(range(WARM_UP), feed.epoch(1, 0), strict=False):

@@ -166,7 +166,7 @@ def _write(folder: Path, name: str, data: PairDataset) -> None:
     arrays = {side: ids for side, (ids, _) in sides.items()}
     arrays |= {f"{side}_offsets": offsets for side, (_, offsets) in sides.items()}
     for policy, (kind, size) in POLICIES.items():
-        batches = Batches(data.tgt_lengths, kind, size, 0, src_lengths=data.src_lengths)  # type: ignore[arg-type]
+        batches = Batches(data.src_lengths, data.tgt_lengths, kind, size, 0)  # type: ignore[arg-type]
         arrays[policy], arrays[f"{policy}_offsets"] = joined(list(batches.epoch(0)))
     np.savez(folder / "pairs.npz", **arrays)
     chosen = np.resize(np.random.default_rng(0).permutation(pairs), NUM_DECODED)

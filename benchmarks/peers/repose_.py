@@ -75,7 +75,7 @@ class Training:
         self.parameters = count_parameters(model)
         self.learner = Learner(TASK, model, config, world)
         data = PairDataset.open(options.workload / "prepared")
-        batches = Batches(data.tgt_lengths, config.batching, batch_size, config.seed, src_lengths=data.src_lengths)
+        batches = Batches(data.src_lengths, data.tgt_lengths, config.batching, batch_size, config.seed)
         self._check(batches)
         self.feed = Feed(TASK, lambda _: data, batches, world=world, num_micro_batches=1)
         self.batches = self.feed.epoch(0, 0)

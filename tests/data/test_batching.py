@@ -19,6 +19,11 @@ def lengths_like_text(size: int, seed: int = 0) -> np.ndarray:
     return (1 + np.random.default_rng(seed).gamma(2.5, 5.0, size)).astype(np.int32)
 
 
+def batches_of(lengths: np.ndarray, policy: str, batch_size: int, seed: int) -> Batches:
+    """Of pairs whose sides are equally long."""
+    return Batches(lengths, lengths, policy, batch_size, seed)
+
+
 def listed(batches: Batches, epoch: int, start: int = 0) -> list[list[int]]:
     return [batch.tolist() for batch in batches.epoch(epoch, start)]
 
@@ -87,7 +92,13 @@ def test_all_orders_of_four_elements_are_equally_likely():
 def test_the_order_is_the_same_on_every_machine():
     """A change of these numbers makes resumed runs see other batches: it belongs under "Numerics" in the changelog."""
     assert Permutation(10_000, "key")(np.arange(6)).tolist() == [377, 937, 8945, 5962, 7752, 3057]
-    assert listed(Batches(np.arange(1, 11), "tokens", 16, seed=5), epoch=2) == [[9], [8], [5, 6], [7], [0, 1, 2, 3, 4]]
+    assert listed(batches_of(np.arange(1, 11), "tokens", 16, seed=5), epoch=2) == [
+        [9],
+        [8],
+        [5, 6],
+        [7],
+        [0, 1, 2, 3, 4],
+    ]
 
 
 # --- epochs
@@ -106,7 +117,7 @@ def test_each_pair_exactly_once_an_epoch(size, policy, batch_size, seed, epoch, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batching, "WINDOW", window)
         lengths = lengths_like_text(size)
-        batches = Batches(lengths, policy, batch_size, seed)
+        batches = batches_of(lengths, policy, batch_size, seed)
         found = listed(batches, epoch)
         assert sorted(itertools.chain.from_iterable(found)) == list(range(size))
         assert all(found)
@@ -119,16 +130,16 @@ def test_each_pair_exactly_once_an_epoch(size, policy, batch_size, seed, epoch, 
 def test_epochs_and_seeds_differ_and_repeat(policy):
     lengths = lengths_like_text(300)
     runs = {
-        (seed, epoch): listed(Batches(lengths, policy, 40, seed), epoch) for seed in (0, 1, 2) for epoch in (0, 1, 2)
+        (seed, epoch): listed(batches_of(lengths, policy, 40, seed), epoch) for seed in (0, 1, 2) for epoch in (0, 1, 2)
     }
     for one, other in itertools.combinations(runs.values(), 2):
         assert one != other
         assert {frozenset(batch) for batch in one} != {frozenset(batch) for batch in other}
-    assert runs[1, 2] == listed(Batches(lengths, policy, 40, 1), 2)
+    assert runs[1, 2] == listed(batches_of(lengths, policy, 40, 1), 2)
 
 
 def test_sentences_are_cut_into_equal_batches_and_the_last_is_kept():
-    sizes = [len(batch) for batch in listed(Batches(lengths_like_text(130), "sentences", 64, 0), 0)]
+    sizes = [len(batch) for batch in listed(batches_of(lengths_like_text(130), "sentences", 64, 0), 0)]
     assert sizes == [64, 64, 2]
 
 
@@ -136,18 +147,18 @@ def test_sentences_are_cut_into_equal_batches_and_the_last_is_kept():
 @settings(max_examples=100)
 def test_token_batches_keep_the_budget(lengths, budget):
     lengths = np.array(lengths)
-    for batch in listed(Batches(lengths, "tokens", budget, 0), 0):
+    for batch in listed(batches_of(lengths, "tokens", budget, 0), 0):
         assert lengths[batch].sum() <= budget or len(batch) == 1
 
 
 def test_a_token_batch_may_have_just_its_budget():
-    assert [len(batch) for batch in listed(Batches(np.full(6, 4), "tokens", 8, 0), 0)] == [2, 2, 2]
+    assert [len(batch) for batch in listed(batches_of(np.full(6, 4), "tokens", 8, 0), 0)] == [2, 2, 2]
 
 
 def test_token_batches_are_full_and_of_like_length():
     lengths = lengths_like_text(20_000)
     src_lengths = lengths + np.random.default_rng(1).integers(0, 8, lengths.size)
-    batches = listed(Batches(lengths, "tokens", 1000, 0, src_lengths=src_lengths), 0)
+    batches = listed(Batches(src_lengths, lengths, "tokens", 1000, 0), 0)
     tokens = [int(lengths[batch].sum()) for batch in batches]
     assert np.median(tokens) > 980
     assert sum(len(batch) * int(lengths[batch].max()) for batch in batches) < 1.03 * lengths.sum()
@@ -157,7 +168,7 @@ def test_token_batches_are_full_and_of_like_length():
 
 
 def test_pairs_of_like_length_meet_others_in_the_next_epoch():
-    batches = Batches(np.full(1000, 10), "tokens", 100, 0)
+    batches = batches_of(np.full(1000, 10), "tokens", 100, 0)
     first, second = (listed(batches, epoch) for epoch in (0, 1))
     common = [len(set(one) & set(other)) for one in first for other in second]
     assert max(common) <= 5  # of 10; 0.1 expected
@@ -165,7 +176,7 @@ def test_pairs_of_like_length_meet_others_in_the_next_epoch():
 
 def test_a_pair_longer_than_the_budget_is_a_batch_of_its_own():
     lengths = np.array([3, 500, 4, 900, 2])
-    found = sorted(sorted(batch) for batch in listed(Batches(lengths, "tokens", 10, 0), 0))
+    found = sorted(sorted(batch) for batch in listed(batches_of(lengths, "tokens", 10, 0), 0))
     assert found == [[0, 2, 4], [1], [3]]
 
 
@@ -173,7 +184,6 @@ def test_only_one_window_of_pairs_is_held_at_a_time(monkeypatch):
     class Lengths:
         """Lengths that note how many are asked for at once."""
 
-        shape = (50_000,)
         largest = 0
 
         def __len__(self) -> int:
@@ -184,7 +194,7 @@ def test_only_one_window_of_pairs_is_held_at_a_time(monkeypatch):
             return 1 + indices % 7
 
     monkeypatch.setattr(batching, "WINDOW", 1024)
-    found = np.concatenate(list(Batches(Lengths(), "tokens", 100, 0).epoch(0)))
+    found = np.concatenate(list(batches_of(Lengths(), "tokens", 100, 0).epoch(0)))
     assert len(np.unique(found)) == 50_000
     assert Lengths.largest == 1024
 

@@ -52,7 +52,7 @@ def test_an_epoch_is_a_function_of_seed_and_number() -> None:
 def test_batches_of_a_mixture_are_its_pairs(policy: str) -> None:
     lengths = np.arange(1, 51)
     mixture = Mixture(np.repeat([0, 4], [40, 10]), {0: 15, 4: 25}, seed=0)
-    batches = Batches(lengths, policy, 60 if policy == "tokens" else 7, 9, mixture=mixture)  # type: ignore[arg-type]
+    batches = Batches(lengths, lengths, policy, 60 if policy == "tokens" else 7, 9, mixture=mixture)  # type: ignore[arg-type]
     for epoch in (0, 1):
         found = list(batches.epoch(epoch))
         assert sorted(np.concatenate(found)) == sorted(mixture(epoch))
@@ -67,12 +67,12 @@ def test_the_updates_of_a_training_are_those_of_its_epochs(monkeypatch: pytest.M
     """Which have other pairs each, and so other numbers of batches."""
     lengths = np.random.default_rng(0).integers(1, 50, 50)
     groups, numbers = np.repeat([0, 4], [40, 10]), {0: 15, 4: 25}
-    batches = Batches(lengths, "tokens", 60, 9, mixture=Mixture(groups, numbers, seed=0))
+    batches = Batches(lengths, lengths, "tokens", 60, 9, mixture=Mixture(groups, numbers, seed=0))
     counted = [len(list(batches.epoch(epoch))) for epoch in range(10)]
     assert batches.num_updates(10) == sum(counted)
     assert len(set(counted)) > 1
     monkeypatch.setattr(batching, "COUNTED_EPOCHS", 4)
     assert batches.num_updates(4) == sum(counted[:4])
     assert batches.num_updates(1_000_000) == 250_000 * sum(counted[:4])  # not each of them counted
-    for plain in (Batches(lengths, "tokens", 60, 9), Batches(lengths, "sentences", 7, 9)):
+    for plain in (Batches(lengths, lengths, "tokens", 60, 9), Batches(lengths, lengths, "sentences", 7, 9)):
         assert plain.num_updates(3) == sum(len(list(plain.epoch(epoch))) for epoch in range(3))

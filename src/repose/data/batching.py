@@ -89,27 +89,26 @@ class Batches:
 
     def __init__(
         self,
+        src_lengths: IntArray,
         tgt_lengths: IntArray,
         policy: Literal["sentences", "tokens"],
         batch_size: int,
         seed: int,
         *,
-        src_lengths: IntArray | None = None,
         mixture: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
-        """`tgt_lengths` (N,): labels of each pair, END included (`PairDataset.tgt_lengths`).
+        """`src_lengths` and `tgt_lengths`, (N,): as those of `PairDataset`.
 
-        `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `src_lengths` (N,), where given, lets pairs of
-        like source length meet too. `mixture`: the pairs that an epoch reads, by its number (`repose.data.mixture`).
+        `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `mixture`: the pairs that an epoch reads, by
+        its number (`repose.data.mixture`).
         """
         assert policy in ("sentences", "tokens")
         assert batch_size >= 1
-        assert src_lengths is None or src_lengths.shape == tgt_lengths.shape
         self.policy = policy
         self.batch_size = batch_size
         self.seed = seed
-        self._tgt_lengths = tgt_lengths
         self._src_lengths = src_lengths
+        self._tgt_lengths = tgt_lengths
         self._mixture = mixture
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
@@ -168,10 +167,7 @@ class Batches:
         """One window's pairs, sorted by length, and where to cut them (K + 1 cuts for K batches)."""
         indices = self._pairs(epoch, first, min(first + WINDOW, self._num_pairs(epoch)))
         lengths = np.asarray(self._tgt_lengths[indices], dtype=np.int64)
-        if self._src_lengths is None:
-            by_length = np.argsort(lengths, kind="stable")
-        else:
-            by_length = np.lexsort((self._src_lengths[indices], lengths))
+        by_length = np.lexsort((self._src_lengths[indices], lengths))
         ends = np.cumsum(lengths[by_length])
         cuts = [0]
         while cuts[-1] < len(ends):

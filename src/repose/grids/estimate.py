@@ -241,9 +241,7 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
     mixed = None
     if TASK_SETTINGS[c.task].translates:
         mixed = mixture(examples, Tokenizer.load(data.tokenizer_path("src")), c, experiment.corpus.synthetic_tag)
-    batches = Batches(
-        examples.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=examples.src_lengths, mixture=mixed
-    )
+    batches = Batches(examples.src_lengths, examples.tgt_lengths, c.batching, c.batch_size, c.seed, mixture=mixed)
     limits = [limit for limit in (c.updates, c.epochs and batches.num_updates(c.epochs)) if limit is not None]
     return min(limits, default=None), batches.num_batches(0)
 

@@ -81,9 +81,7 @@ class Trainer:
         self.valid_data = task.open(job.valid_data)
         data, c = task.open(job.train_data), self.config
         mixture = task.mixture(data, job)
-        batches = Batches(
-            data.tgt_lengths, c.batching, c.batch_size, c.seed, src_lengths=data.src_lengths, mixture=mixture
-        )
+        batches = Batches(data.src_lengths, data.tgt_lengths, c.batching, c.batch_size, c.seed, mixture=mixture)
         self.feed = Feed(task, task.sampler(data, job), batches, world=self.world, num_micro_batches=c.accumulation)
         self.updates_an_epoch = batches.num_updates(1)
         limits = (c.updates, c.epochs and batches.num_updates(c.epochs))
