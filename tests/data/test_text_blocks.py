@@ -22,9 +22,10 @@ def tokenizer() -> Tokenizer:
     return Tokenizer.train(LINES, kind="bpe", vocab_size=280)
 
 
-def blocks_of(folder: Path, tokenizer: Tokenizer, max_tokens: int, lines: list[str] = LINES) -> TextBlocks:
-    write_blocks(lines, tokenizer, folder, max_tokens=max_tokens)
-    return TextBlocks.open(folder)
+def blocks_of(folder: Path, tokenizer: Tokenizer, max_tokens: int) -> TextBlocks:
+    (folder / "lines.txt").write_text("\n".join(LINES), encoding="utf-8")
+    write_blocks(Documents(folder / "lines.txt"), tokenizer, folder / "blocks", max_tokens=max_tokens)
+    return TextBlocks.open(folder / "blocks")
 
 
 @pytest.mark.parametrize("max_tokens", [1, 2, 5, 100])

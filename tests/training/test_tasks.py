@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
-from repose.data.text_blocks import write_blocks
+from repose.data.text_blocks import Documents, write_blocks
 from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
@@ -57,7 +57,9 @@ def jobs(lab: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Make]:
     tokenizer.save(folder / "tokenizer.json")
     labels = label_inventory(map(chain, sentences))
     for split, part in (("train", sentences[:37]), ("valid", sentences[37:])):
-        write_blocks(map(" ".join, part), tokenizer, folder / "language_modelling" / split, max_tokens=6)
+        (folder / f"{split}.txt").write_text("\n".join(map(" ".join, part)), encoding="utf-8")
+        documents = Documents(folder / f"{split}.txt")
+        write_blocks(documents, tokenizer, folder / "language_modelling" / split, max_tokens=6)
         write_treebank(map(chain, part), tokenizer, labels, folder / "parsing" / split, max_tokens=None)
 
     def make(task: str) -> Make:

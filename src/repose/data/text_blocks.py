@@ -6,7 +6,7 @@ the block before it ended with, the first one with START: so every token of a te
 from the earlier tokens of its block, and nothing is carried over from one block or document to the next.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -89,7 +89,7 @@ class Documents:
                 yield line
 
 
-def write_blocks(documents: Iterable[str], tokenizer: TextEncoder, folder: Path, *, max_tokens: int) -> str:
+def write_blocks(documents: Documents, tokenizer: TextEncoder, folder: Path, *, max_tokens: int) -> str:
     """Tokenise documents and cut them into blocks, in constant memory; a sentence that says what came of them."""
     counts = {"num_documents": 0, "num_tokens": 0, "num_bytes": 0}
 
@@ -102,17 +102,13 @@ def write_blocks(documents: Iterable[str], tokenizer: TextEncoder, folder: Path,
                 counts["num_bytes"] += len(text.encode()) + 1
                 for start in range(0, len(ids) - 1, max_tokens):
                     yield [ids[start : start + max_tokens + 1]]
-        if too_long := num_too_long():
-            counts["num_too_long"] = too_long
-
-    def num_too_long() -> int:
-        return documents.num_too_long if isinstance(documents, Documents) else 0
+        if documents.num_too_long:
+            counts["num_too_long"] = documents.num_too_long
 
     write_columns(folder, [_TOKENS], blocks(), counts)
     sentence = (
         f"{counted(counts['num_documents'], 'document')} of {counts['num_tokens']:,} tokens and "
-        f"{counts['num_bytes']:,} bytes, "
-        f"in blocks of at most {max_tokens:,} tokens"
+        f"{counts['num_bytes']:,} bytes, in blocks of at most {max_tokens:,} tokens"
     )
-    too_long = num_too_long()
-    return sentence + (f", {too_long:,} dropped (longer than {MAX_LINE_BYTES:,} bytes)" if too_long else "")
+    dropped = f", {documents.num_too_long:,} dropped (longer than {MAX_LINE_BYTES:,} bytes)"
+    return sentence + dropped * (documents.num_too_long > 0)
