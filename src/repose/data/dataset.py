@@ -6,24 +6,13 @@ here. A stored source is [START … END], a stored target likewise; a truncated 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import Prepared, damaged
 from repose.system.terminal import counted
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What, beside the text and the tokenizers, decides the stored ids."""
-
-    max_src_tokens: int
-    """Source tokens, START and END counted."""
-    max_tgt_tokens: int
-    """Decoder positions, that is labels, END counted: one less than stored target tokens."""
-    long_pairs: Literal["drop", "truncate"]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.data.columns import ColumnsWriter, id_type, writing_columns
-from repose.data.dataset import PreparedCounts, Settings
+from repose.data.dataset import PreparedCounts
 from repose.data.pairs import SIDES, Pair
 from repose.data.tags import is_tagged
 from repose.system.device import check_workers
@@ -23,6 +23,17 @@ from repose.system.token_ids import UNK
 
 _CHUNK = 4096  # pairs tokenised together
 _NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What, beside the text and the tokenizers, decides the stored ids."""
+
+    max_src_tokens: int
+    """Source tokens, START and END counted."""
+    max_tgt_tokens: int
+    """Decoder positions, that is labels, END counted: one less than stored target tokens."""
+    long_pairs: Literal["drop", "truncate"]
 
 
 class TextEncoder(Protocol):
@@ -38,13 +49,10 @@ class TextEncoder(Protocol):
 
 def prepare(
     pairs: Iterable[Pair],
-    src_tokenizer: TextEncoder,
-    tgt_tokenizer: TextEncoder,
+    tokenizers: tuple[TextEncoder, TextEncoder],
     folder: Path,
+    settings: Settings,
     *,
-    max_src_tokens: int,
-    max_tgt_tokens: int,
-    long_pairs: Literal["drop", "truncate"],
     workers: int,
 ) -> PreparedCounts:
     """Tokenise `pairs` into `folder`, in the place of what was prepared there before.
@@ -60,11 +68,9 @@ def prepare(
     Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
     be written (a full disk), and `ConfigError` for a number of workers that this machine cannot be meant to run.
     """
-    assert long_pairs in ("drop", "truncate")
-    assert max_src_tokens >= 2, "START and END"
-    assert max_tgt_tokens >= 1, "END"
+    assert settings.max_src_tokens >= 2, "START and END"
+    assert settings.max_tgt_tokens >= 1, "END"
     check_workers(workers)
-    settings, tokenizers = Settings(max_src_tokens, max_tgt_tokens, long_pairs), (src_tokenizer, tgt_tokenizer)
     folder = folder.resolve()  # so that it has a name and a parent
     types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
     with writing_columns(folder, types) as writer:

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -32,7 +31,7 @@ from repose.config.experiment import (
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
 from repose.data.lines import check_file
-from repose.data.prepare import prepare
+from repose.data.prepare import Settings, prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggedPairs, TaggingEncoder
@@ -346,12 +345,11 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
         "train": more_corpora.TrainingPairs(corpus, text),
         "valid": TaggedPairs(TextPairs(text, "valid"), corpus.tag),
     }
-    limits: dict[str, Any] = {
-        name: getattr(experiment.training, name) for name in ("max_src_tokens", "max_tgt_tokens", "long_pairs")
-    }
+    c = experiment.training
+    settings = Settings(c.max_src_tokens, c.max_tgt_tokens, c.long_pairs)
     for split, pairs in sets.items():
         try:
-            counts = prepare(pairs, TaggingEncoder(src), tgt, folder / split, **limits, workers=workers)
+            counts = prepare(pairs, (TaggingEncoder(src), tgt), folder / split, settings, workers=workers)
         except DataError as error:
             raise DataError(f"{split}: {error}") from error
         yield f"{split}: {counts.describe()}"
