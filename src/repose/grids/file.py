@@ -12,6 +12,7 @@ from repose.config.experiment import SECTIONS
 from repose.config.file import Layer
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
+from repose.system.numbers import is_whole
 from repose.system.terminal import quoted
 
 Settings = Mapping[str, Mapping[str, Any]]
@@ -143,9 +144,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     training = layer.tables.get("training", {})
     seed = training.get("seed", 0) if isinstance(training, dict) else 0  # what is no table or number is refused later
     own = read_seeds(table["seeds"], f"{where} seeds") if "seeds" in table else (seed if isinstance(seed, int) else 0,)
-    max_cells = table.get("max_cells", MAX_CELLS)
-    if not isinstance(max_cells, int) or isinstance(max_cells, bool) or max_cells < 1:
-        raise ConfigError(f"{where} max_cells should be a number from 1, not {max_cells!r}")
+    max_cells = whole(table, "max_cells", MAX_CELLS, where)
     settings, excludes = math.prod(len(axis.choices) for axis in axes), bool(table.get("exclude"))
     check_number(settings * len(own if seeds is None else seeds), max_cells, name, excludes=excludes)
     if seeds is not None:  # rules may name the file's seeds, too
@@ -184,10 +183,9 @@ def check_number(number: int, max_cells: int, name: str, *, excludes: bool = Fal
 
 def read_seeds(value: Any, name: str, what: str = "a number of seeds or a list such as [0, 5]") -> Sequence[int]:
     """Seeds from their number, or from a list of them. Raises ConfigError, which says that `name` should be `what`."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _MOST_SEEDS:
+    if is_whole(value) and 1 <= value < _MOST_SEEDS:
         return range(value)
-    numbers = isinstance(value, list) and all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in value)
-    if not numbers or not value:
+    if not isinstance(value, list) or not value or not all(is_whole(seed) and seed >= 0 for seed in value):
         raise ConfigError(f"{name} should be {what}, not {value!r}")
     if len(set(value)) < len(value):
         raise ConfigError(f"{name} = {value} has a seed twice: name each once")
@@ -323,6 +321,14 @@ def _preset(name: Any, place: str) -> str:
     except ConfigError as error:
         raise ConfigError(f"{place}: {error}") from None
     return name
+
+
+def whole(table: Mapping[str, Any], key: str, default: int, where: str, *, least: int = 1) -> int:
+    """A number of a table, as it is counted. Raises ConfigError for anything else."""
+    value = table.get(key, default)
+    if not is_whole(value) or value < least:
+        raise ConfigError(f"{where} {key} should be a number from {least}, not {value!r}")
+    return int(value)
 
 
 def check_keys(table: Mapping[str, Any], keys: Sequence[str], where: str) -> None:

@@ -31,9 +31,11 @@ from repose.grids.file import (
     system_axis,
     varied_settings,
     vary_axes,
+    whole,
 )
 from repose.grids.grid import check_no_two_set_one, layers_of
 from repose.system.errors import ConfigError, unknown
+from repose.system.numbers import is_real
 from repose.system.terminal import quoted
 
 OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
@@ -213,17 +215,17 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
         raise ConfigError(f"{where} has two settings of one name ({', '.join(names)}): give bundles names of their own")
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
     check_not_set(over, _searched(lists, ranges), where, "searches", "trials")
-    training = resolve([layer, over]).experiment.training
+    training, reduction = resolve([layer, over]).experiment.training, whole(table, "reduction", 3, where, least=2)
     found = Search(
         name=name,
         about=expect(str, table.get("about", ""), f"{where} about"),
         lists=tuple(lists),
         ranges=tuple(ranges),
-        trials=_whole(table, "trials", 12, where) if trials is None else trials,
-        rungs=_rungs(training, _whole(table, "rungs", 3, where), _whole(table, "reduction", 3, where, least=2), where),
-        reduction=_whole(table, "reduction", 3, where, least=2),
+        trials=whole(table, "trials", 12, where) if trials is None else trials,
+        rungs=_rungs(training, whole(table, "rungs", 3, where), reduction, where),
+        reduction=reduction,
         objective=_objective(table.get("objective"), training, _differing(lists, ranges), where),
-        seed=_whole(table, "seed", 0, where, least=0),
+        seed=whole(table, "seed", 0, where, least=0),
         base=layer,
         over=over,
     )
@@ -241,13 +243,11 @@ def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any
     place = f"{where} vary.{key}"
     check_keys(value, _RANGE_KEYS, place)
     settings_of({key: 0}, place, "search")  # which refuses what is no setting
-    low, high, log = value.get("from"), value.get("to"), value.get("log", False)
-    ends = (low, high)
-    numbers = all(isinstance(end, int | float) and not isinstance(end, bool) and abs(end) <= _LARGEST for end in ends)
-    if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):  # type: ignore[operator]
+    ends: tuple[Any, Any] = (value.get("from"), value.get("to"))
+    (low, high), log = ends, value.get("log", False)
+    numbers = all(is_real(end) and abs(end) <= _LARGEST for end in ends)
+    if not numbers or not isinstance(log, bool) or not low < high or (log and low <= 0):
         raise ConfigError(f"{place} should be a range such as {{from = 0.001, to = 0.01, log = true}}, not {value!r}")
-    assert isinstance(low, int | float)
-    assert isinstance(high, int | float)
     is_whole = _is_whole(key, low, high, place)
     kind = int if is_whole else float
     field = key.rpartition(".")[2]
@@ -278,13 +278,6 @@ def _is_whole(key: str, low: float, high: float, place: str) -> bool:
 def _admits(annotation: Any, kind: type) -> bool:
     """Whether values of a type stand somewhere in an annotation, such as `Annotated[int, ...] | None`."""
     return annotation is kind or any(_admits(part, kind) for part in get_args(annotation))
-
-
-def _whole(table: Mapping[str, Any], key: str, default: int, where: str, *, least: int = 1) -> int:
-    value = table.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"{where} {key} should be a number from {least}, not {value!r}")
-    return value
 
 
 def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) -> tuple[int, ...]:
