@@ -99,7 +99,7 @@ def files_of(out: Path, part: str = "") -> list[Path]:
         raise ConfigError(
             f"pictures are written as .png, .svg or .pdf, not {out.suffix}: give --out one of these, or none"
         )
-    stem = out.with_suffix("").name + (f".{part}" if part else "")
+    stem = out.stem + (f".{part}" if part else "")
     return [out.with_name(stem + suffix) for suffix in ([out.suffix] if out.suffix else SUFFIXES)]
 
 
@@ -149,7 +149,7 @@ def _of_the_page(colour: re.Match[str]) -> str:
 
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
     """Write the numbers behind a picture as JSON beside it, with six digits; NaN and infinities become null."""
-    path = out.with_suffix("").with_name(out.with_suffix("").name + ".json")
+    path = out.with_suffix(".json")
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None
     )

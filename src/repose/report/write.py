@@ -6,7 +6,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,8 +94,8 @@ def _former(out: Path) -> list[Path]:
 
 
 def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
-    """All numbers, for a program: of every run with its id, and of every table."""
-    return {
+    """All numbers, for a program: of every run with its id, and of every table; null for what JSON lacks."""
+    content = {
         "format": _FORMAT,
         "title": report.title,
         "subtitle": report.subtitle,
@@ -106,6 +106,8 @@ def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
         "runs": [_run_json(run) for run in runs.runs],
         "tables": {table.id: _table_json(table) for table in all_tables(report)},
     }
+    numbers: dict[str, Any] = json.loads(json.dumps(content), parse_constant=lambda _: None)
+    return numbers
 
 
 def _run_json(run: ReportRun) -> dict[str, Any]:
@@ -128,8 +130,8 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
         "labels": dict(run.labels),
         "failed_checks": list(run.failed_checks),
         "versions": dict(run.config.versions),
-        "figures": {name: _finite(value) for name, value in measured.items()},
-        "scores": _finite(run.scores),
+        "figures": measured,
+        "scores": run.scores,
     }
 
 
@@ -144,17 +146,8 @@ def _table_json(table: Table) -> dict[str, Any]:
 
 
 def _cell_json(table: Table, cell: Cell) -> dict[str, Any]:
-    numbers = {"value": _finite(cell.value), "sd": _finite(cell.deviation), "n": cell.n}
+    numbers = {"value": cell.value, "sd": cell.deviation, "n": cell.n}
     return {"text": cell.text, **numbers, "notes": table.keys_of(cell), "best": cell.best}
-
-
-def _finite(value: Any) -> Any:
-    """A value with null for the numbers that JSON does not have."""
-    if isinstance(value, Mapping):
-        return {name: _finite(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 # Markdown
