@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 
 from repose.config.experiment import Experiment
-from repose.grids.cells import CellState, CellStatus, reason
+from repose.grids.cells import CellState, CellStatus, Tell, reason
 from repose.grids.run import GridOutcome, GridPlan
 from repose.runs import records
 from repose.runs.folder import RunFolder, main_figure
@@ -92,18 +92,7 @@ def headline(folder: Path) -> str:
     return ""
 
 
-class View(contextlib.AbstractContextManager["View"]):
-    """What shows a grid while it is entered."""
-
-    def __call__(self, name: str, state: CellState) -> None:
-        """Something has happened to a cell; from any thread."""
-        raise NotImplementedError
-
-    def __exit__(self, *_: object) -> None:
-        """Ends."""
-
-
-class GridLines(View):
+class GridLines:
     """One line per event, on stderr."""
 
     def __init__(self, plan: GridPlan) -> None:
@@ -120,8 +109,8 @@ class GridLines(View):
         say(f"[{self._ended}/{len(self._plan.todo)}] {name}: {', '.join(filter(None, (what, more)))}")
 
 
-class GridLive(View):
-    """A table that is drawn anew every second, on stderr."""
+class GridLive:
+    """A table that is drawn anew every second, on stderr, while it is entered."""
 
     def __init__(self, plan: GridPlan) -> None:
         self._plan = plan
@@ -201,9 +190,9 @@ class GridLive(View):
         return f"{self._plan.grid.name}: {finished + ended} of {len(self._plan.chosen)} cells, {waiting} waiting{left}"
 
 
-def make_view(plan: GridPlan) -> View:
-    """GridLive where stderr is a terminal, else lines."""
-    return GridLive(plan) if sys.stderr.isatty() else GridLines(plan)
+def make_view(plan: GridPlan) -> contextlib.AbstractContextManager[Tell]:
+    """GridLive where stderr is a terminal, else lines. What is entered may be told from any thread."""
+    return GridLive(plan) if sys.stderr.isatty() else contextlib.nullcontext(GridLines(plan))
 
 
 def once() -> Callable[[str], str]:
