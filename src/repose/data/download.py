@@ -51,11 +51,7 @@ class Expected:
 
 
 class MirrorsFailedError(Exception):
-    """No mirror served the file; `reasons` holds "host: what went wrong" for each, in the order they were tried."""
-
-    def __init__(self, reasons: Sequence[str]) -> None:
-        super().__init__("; ".join(reasons))
-        self.reasons = tuple(reasons)
+    """No mirror served the file: "host: what went wrong" of each, in the order in which they were tried."""
 
 
 class _MirrorError(Exception):
@@ -73,7 +69,6 @@ def download(
     verify: Callable[[Path], None],
     *,
     progress: Progress | None = None,
-    timeout: float = TIMEOUT,
 ) -> str:
     """Fetch `target` from the first of `urls` whose file passes the checks and `verify`; the address that served it.
 
@@ -82,7 +77,7 @@ def download(
     Raises MirrorsFailedError when no mirror serves it, OSError when it cannot be written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    file = _Download(target, expected, verify, progress or (lambda *_: None), timeout)
+    file = _Download(target, expected, verify, progress or (lambda *_: None))
     if target.exists():
         try:
             file.check(target)
@@ -96,17 +91,14 @@ def download(
             return url
         except _MirrorError as error:
             reasons.append(f"{urlsplit(url).hostname}: {error}")
-    raise MirrorsFailedError(reasons)
+    raise MirrorsFailedError("; ".join(reasons))
 
 
 class _Download:
     """A file on its way to `target`."""
 
-    def __init__(
-        self, target: Path, expected: Expected, verify: Callable[[Path], None], progress: Progress, timeout: float
-    ) -> None:
-        self._target, self._expected, self._verify = target, expected, verify
-        self._progress, self._timeout = progress, timeout
+    def __init__(self, target: Path, expected: Expected, verify: Callable[[Path], None], progress: Progress) -> None:
+        self._target, self._expected, self._verify, self._progress = target, expected, verify, progress
         self._part, self._origin = (target.with_name(f"{target.name}.{what}") for what in ("part", "origin"))
 
     def check(self, path: Path) -> None:
@@ -154,7 +146,7 @@ class _Download:
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
         try:
-            response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=self._timeout)
+            response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == 416 and offset:
