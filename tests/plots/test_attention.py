@@ -13,7 +13,7 @@ from torch import Tensor
 
 import repose
 from repose.model.architecture import Architecture
-from repose.plots.attention import Kind, Maps, mean_numbers, read, visible_keys
+from repose.plots.attention import AttentionNumbers, Kind, Maps, mean_numbers, read, visible_keys
 from repose.plots.attention_figure import draw, make_grid, plot_attention
 from repose.plots.canvas import canvas
 from repose.system.errors import CheckpointError, ConfigError, DataError
@@ -21,9 +21,9 @@ from repose.system.errors import CheckpointError, ConfigError, DataError
 SENTENCE, TARGET = "O gato viu o cachorro.", "The cat saw the dog."
 
 
-def maps_of(kind: Kind, weights: Tensor, visible: Tensor) -> Maps:
+def numbers_of(kind: Kind, weights: Tensor, visible: Tensor) -> list[AttentionNumbers]:
     labels = tuple("abcdefgh"[: weights.shape[1]]), tuple("abcdefgh"[: weights.shape[2]])
-    return Maps(kind, (weights,), *labels, visible)
+    return Maps(kind, (weights,), *labels, visible).numbers_of(weights)
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
@@ -32,7 +32,7 @@ def test_numbers_equal_loops(kind: Kind) -> None:
     visible = visible.tril() if kind == "decoder" else visible
     scores = torch.randn(3, 5, 5, generator=torch.Generator().manual_seed(0)) * 2
     weights = scores.masked_fill(~visible, -torch.inf).softmax(2)
-    found = maps_of(kind, weights, visible).head_numbers(0)
+    found = numbers_of(kind, weights, visible)
     for head in range(3):
         entropies, normalised, own = [], [], []
         for i in range(5):
@@ -53,15 +53,15 @@ def test_numbers_equal_loops(kind: Kind) -> None:
 
 def test_entropy_at_its_ends() -> None:
     visible = torch.ones(4, 4, dtype=torch.bool)
-    (even,) = maps_of("encoder", torch.full((1, 4, 4), 0.25), visible).head_numbers(0)
-    (sharp,) = maps_of("encoder", torch.eye(4)[None], visible).head_numbers(0)
+    (even,) = numbers_of("encoder", torch.full((1, 4, 4), 0.25), visible)
+    (sharp,) = numbers_of("encoder", torch.eye(4)[None], visible)
     assert (even.entropy, even.normalised_entropy, even.diagonal) == pytest.approx((math.log(4), 1.0, 0.25))
     assert (sharp.entropy, sharp.normalised_entropy, sharp.diagonal) == pytest.approx((0.0, 0.0, 1.0))
 
 
 def test_rows_that_do_not_sum_to_one_are_shares_of_their_sum() -> None:
     weights = torch.tensor([[[0.0, 0.2, 0.2], [0.1, 0.0, 0.1], [0.3, 0.3, 0.0]]])
-    (found,) = maps_of("encoder", weights, ~torch.eye(3, dtype=torch.bool)).head_numbers(0)
+    (found,) = numbers_of("encoder", weights, ~torch.eye(3, dtype=torch.bool))
     assert (found.entropy, found.normalised_entropy, found.diagonal) == pytest.approx((math.log(2), 1.0, 0.0))
 
 

@@ -47,12 +47,8 @@ class Maps:
     visible: Bool[Tensor, "Q K"]
     """Which keys a query may give weight to."""
 
-    def head_numbers(self, layer: int) -> list[AttentionNumbers]:
-        """The numbers of each head of a layer (from 0). NaN where no row sees two keys."""
-        return self.numbers_of(self.layers[layer])
-
     def numbers_of(self, weights: Float[Tensor, "H Q K"]) -> list[AttentionNumbers]:
-        """The numbers of each map of weights between these queries and keys."""
+        """The numbers of each map of weights between these queries and keys. NaN where no row sees two keys."""
         entropy, normalised = row_entropy(weights, self.visible)
         own: list[float | None] = [None] * len(weights)
         if self.kind != "cross":

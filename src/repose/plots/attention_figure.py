@@ -79,7 +79,7 @@ def draw(reading: Reading, maps: Maps, *, layer: int | None = None, head: int | 
     grid = make_grid(len(layers), len(heads), maps.queries, maps.keys)
     figure = Figure(figsize=grid.figure_size)
     for row, index in enumerate(layers):
-        numbers = maps.head_numbers(index)
+        numbers = maps.numbers_of(maps.layers[index])
         for column, number in enumerate(heads):
             axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
             title = f"layer {index + 1}, head {number + 1}"
@@ -176,8 +176,8 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
     least = max(7.0, _ems(title_of_all) * _TITLE_SIZE / 72 + 2 * _MARGIN)
     figure = Figure(figsize=(max(width, least), height + _CHARTS))
     for row, (maps, index) in enumerate(zip(models, indices, strict=True)):
-        weights, numbers = maps.layers[index], maps.head_numbers(index)
-        mean = weights.mean(0)
+        weights = maps.layers[index]
+        numbers, mean = maps.numbers_of(weights), weights.mean(0)
         columns = [(mean, maps.numbers_of(mean[None])[0], f"({'ab'[row]}) mean of heads")]
         columns += [(weights[h], numbers[h], f"head {h + 1}") for h in range(len(weights))]
         for column, (shown, number, title) in enumerate(columns):
@@ -199,7 +199,7 @@ def _chart(axes: Axes, readings: Sequence[Reading], kind: Kind, number: str, tit
     most = 0
     for index, reading in enumerate(readings):
         maps: Maps = reading.maps[kind]
-        heads = [maps.head_numbers(layer) for layer in range(len(maps.layers))]
+        heads = list(map(maps.numbers_of, maps.layers))
         x = [layer + 1 + (index - 0.5) * 0.16 for layer in range(len(heads))]
         colour, marker, most = PALETTE[index], MARKERS[index], max(most, len(heads))
         for place_of, layer_heads in zip(x, heads, strict=True):
@@ -263,14 +263,14 @@ def _with_numbers(readings: Sequence[Reading], kinds: Sequence[Kind], out: Path,
         layers = []
         for kind in kinds:
             maps = reading.maps[kind]
-            for layer in range(len(maps.layers)):
-                heads = maps.head_numbers(layer)
+            for layer, weights in enumerate(maps.layers, start=1):
+                heads = maps.numbers_of(weights)
                 mean = mean_numbers(heads)
-                means = {"kind": kind, "layer": layer + 1} | dataclasses.asdict(mean)
+                means = {"kind": kind, "layer": layer} | dataclasses.asdict(mean)
                 layers.append(means | {"heads": [dataclasses.asdict(number) for number in heads]})
                 own = "–" if mean.diagonal is None else f"{mean.diagonal:.3f}"
                 numbers = [f"{mean.entropy:.3f}", f"{mean.normalised_entropy:.3f}", own]
-                rows.append([reading.name, kind, f"{layer + 1}", *numbers])
+                rows.append([reading.name, kind, f"{layer}", *numbers])
         content.append({"model": reading.name, "layers": layers})
     about = {"sentence": readings[0].sentence, "target": readings[0].target, "models": content}
     header = ["model", "attention", "layer", "row entropy, nats", "over ln(keys)", "weight on itself"]
