@@ -41,8 +41,8 @@ class ComparedSystem:
     corpus: str
     runs: tuple[ReportRun, ...]
     """Finished runs whose scores may stand beside the others'."""
-    counts: tuple[SentenceStatistics | None, ...]
-    """What is counted of each run; None where its translations cannot be counted."""
+    counts: tuple[SentenceStatistics | None, ...] = ()
+    """What is counted of each run, None where its translations cannot be counted; nothing of other tasks."""
     decoding: str | None = None
     """Which translations are counted; None: those that each run is compared by."""
 

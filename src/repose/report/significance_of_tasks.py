@@ -140,7 +140,7 @@ def _sums_of(
 def _with_sums(systems: Sequence[ComparedSystem], counts: _Sums) -> list[ComparedSystem]:
     """The systems with those runs alone that have sums."""
     kept = [(system, tuple(run for run in system.runs if run.folder in counts)) for system in systems]
-    return [replace(system, runs=runs, counts=(None,) * len(runs)) for system, runs in kept if runs]
+    return [replace(system, runs=runs) for system, runs in kept if runs]
 
 
 def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
@@ -187,7 +187,7 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
             else:
                 kept.append(run)
         if kept:
-            systems.append(ComparedSystem(group, corpus, tuple(kept), (None,) * len(kept)))
+            systems.append(ComparedSystem(group, corpus, tuple(kept)))
     remarks += left_out(unlike)
     return systems
 
