@@ -142,8 +142,10 @@ def dilated_hops(n: int, k: int) -> int:
 def _table_1(row: str, part: str, path: str | None = None) -> Paper:
     """A row of the table; `path` is section 4's where it differs."""
     published = load().find(PrintedTable, "transformer/table-1")
+    cells = next(cells for cells in published.rows if cells[0] == row)
+    by_name = {column.name: str(cell) for column, cell in zip(published.columns, cells, strict=True)}
     names = ("complexity_per_layer", "sequential_operations", "maximum_path_length")
-    operations, sequential, printed = (str(published.cell(row, name)) for name in names)
+    operations, sequential, printed = (by_name[name] for name in names)
     return Paper({part: operations}, sequential, path or printed)
 
 

@@ -149,12 +149,25 @@ def test_records_inside_records(tmp_path, kind):
         (("t.de", "t.en"), ("und", "und"), None),
         (("t.de", "t.en", "src"), ("de", "en"), None),
         (("text", "number"), ("de", "en"), None),
+        (("pt-BR", "pt-PT", "en"), ("pt-br", "en"), ("pt-BR", "en")),
+        (("zh_TW", "zh_CN", "en"), ("zh-TW", "en"), ("zh_TW", "en")),
+        (("aztr", "en"), ("aztr", "en"), ("aztr", "en")),  # a code of one's own
+        (("id", "tr", "en"), ("und", "en"), None),  # what "id" is, nobody says
+        (("id", "t.tr", "t.en"), ("und", "en"), ("t.tr", "t.en")),
     ],
 )
 def test_fields_that_are_called_by_languages(names, languages, sides):
     usual = ("src", "tgt")
     assert sides_by_language(names, usual, languages) == (sides or usual)
     assert sides_by_language(names, ("src", "other"), languages) == ("src", "other")
+
+
+def test_fields_are_found_behind_blank_lines(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text('\n{"de": "x", "en": "y"}\n')
+    assert PairReader([file], languages=("en", "de")).columns == ("en", "de")
+    file.write_text("[1]")
+    fails([file], 'each line must be like {"a": …, "b": …}', src_field="a", tgt_field="b")
 
 
 def test_a_name_with_a_dot_is_first_of_all_a_name():

@@ -16,7 +16,7 @@ from tests.axes import DEFAULTS
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.exporting import to_ctranslate2
-from repose.exporting.ctranslate2_spec import ANY_VALUE, EXPRESSED, why_not
+from repose.exporting.ctranslate2_spec import _REASONS, ANY_VALUE, EXPRESSED, why_not
 from repose.graphs.stacks import COMPUTED
 from repose.graphs.stacks import why_not as graphs_why_not
 from repose.model.architecture import Architecture
@@ -127,6 +127,10 @@ def test_what_cannot_be_expressed_names_its_axis(axis: str, value: object) -> No
     assert reason is not None
     assert reason.startswith(f"{axis} = {value!r} ")
     assert ";" not in reason
+
+
+def test_every_reason_is_of_a_value_that_is_refused() -> None:
+    assert _REASONS.keys() - {("input_norm", "sum")} <= {*REFUSED}  # beside another kind of norm: below
 
 
 def test_norms_of_two_kinds_cannot_be_expressed() -> None:

@@ -16,8 +16,8 @@ from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.system.errors import ConfigError
-from repose.tasks.corpus import CorpusData, prepare_corpus
-from repose.tasks.corpus_files import check_files
+from repose.tasks.corpus import CorpusData, _key, prepare_corpus
+from repose.tasks.corpus_files import check_files, reader_of
 from repose.tasks.corpus_of_run import TrainedOn, record_trained_on
 from repose.tasks.more_corpora import mixture
 from repose.tasks.translation import TASK
@@ -62,6 +62,24 @@ def firsts(data: CorpusData, split: str) -> list[str]:
     """What stands after START."""
     pairs, tokenizer = PairDataset.open(data.folder / split), Tokenizer.load(data.tokenizer_path("src"))
     return tokenizer.tokens(pairs.batch(np.arange(len(pairs))).src[:, 1].tolist())
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_further_corpus_is_read_as_its_name_says(experiment: Experiment, tmp_path: Path, kind: str) -> None:
+    def file(name: str) -> Path:
+        path = tmp_path / f"{name}.{kind}"
+        path.write_text('{"de": "zwei", "en": "two"}\n' if kind == "jsonl" else "de,en\nzwei,two\n", encoding="utf-8")
+        return path
+
+    def read(name: str) -> list[tuple[str, str]]:
+        return [*reader_of(main.corpus, [file(name)], "also0")]
+
+    main = changed(experiment, "corpus", train=(str(file("m.de-en")),), src_lang="de", tgt_lang="en")
+    assert read("x.en-de") == [("two", "zwei")]
+    assert read("x.de-en") == read("x") == [("zwei", "two")]
+    also = ([{"train": [str(file(name))], "tag": "x"}] for name in ("x.en-de", "x.de-en"))
+    first, second = (_key(changed(main, "corpus", also=one, synthetic=(), valid=(), test=())) for one in also)
+    assert first != second
 
 
 def test_what_is_measured_is_in_no_other_corpus(experiment: Experiment) -> None:

@@ -162,7 +162,8 @@ class CorpusConfig:
     """Target language (likewise)."""
     src_field: str = "src"
     """Column or key of the source sentence in JSONL, Parquet ("translation.pt" where they are nested), and TSV or CSV
-    with a header; of any table also the column's number, from 1; in TMX its language."""
+    with a header; of any table also the column's number, from 1; in TMX its language. Where nothing has the usual name,
+    what is called by the language (`src_lang`)."""
     tgt_field: str = "tgt"
     """Column or key of the target sentence, likewise."""
     splits: Literal["given", "merged"] = "given"

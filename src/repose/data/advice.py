@@ -12,7 +12,7 @@ FEW_PAIRS = 500
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
 _BY_LANGUAGES, _BY_A_LINE = ", or --src-lang and --tgt-lang", ", or a first line that names both columns"
-_OTHERWISE = {"tmx": _BY_LANGUAGES, "csv": _BY_A_LINE, "tsv": _BY_A_LINE}
+_OTHERWISE = dict.fromkeys(("tmx", "jsonl", "parquet"), _BY_LANGUAGES) | dict.fromkeys(("csv", "tsv"), _BY_A_LINE)
 
 
 def name_sides(kind: str = "") -> str:
@@ -39,8 +39,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.MISNAMED: (
         "In another language than the corpus is said to be in",
-        "Correct what says it (--src-lang and --tgt-lang, or the names of files or columns), or name the right files. "
-        "Nothing is wrong where the two languages are closely related and the text is what it is said to be.",
+        "Correct what says it (--src-lang and --tgt-lang, or the names of files, columns or fields), or name the "
+        "right files. Nothing is wrong where the two languages are closely related and the text is what it is said to "
+        "be.",
     ),
     Kind.REVERSED: (
         "In the other direction than most: each side in the script of the other",

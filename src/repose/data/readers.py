@@ -9,12 +9,7 @@ from contextlib import ExitStack, suppress
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
 
-from repose.data.language import (
-    UNKNOWN,
-    base_code,
-    is_language,
-    languages_in_names,
-)
+from repose.data.language import UNKNOWN, base_code, is_language, languages_in_names
 from repose.data.lines import AS_TEXT, PACKED, LineReader, beginning_of, check_file
 from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair, Row
 from repose.data.records import jsonl_pairs, parquet_pairs
@@ -117,7 +112,8 @@ class PairReader:
         if self._format in ("text", "tmx"):
             return self._fields
         counts = Counts()
-        next(self._rows(counts), None)  # which reads the first line
+        # Up to the first pair, since blank lines may stand before the first record.
+        next((row for row in self._rows(counts) if counts.columns or not isinstance(row, str)), None)
         return counts.columns or self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

@@ -18,43 +18,48 @@ _ROWS_PER_BATCH = 4096
 def sides_by_language(names: Iterable[str], fields: Pair, languages: Pair) -> Pair:
     """What source and target are called in records that have fields of these names: as `fields` says, unless these are
     the usual ones and there are none such. Then they are called by their languages, such as "translation.pt" and
-    "translation.en"; where one language is not stated, by the other one and the only one beside it."""
+    "translation.en"; where one language is not stated, by the other one and the only field beside it."""
     if fields != FIELDS or any(name in names for name in FIELDS):
         return fields
-    sides = [pair for of in _by_language(names) if (pair := _pair_of(of, languages))]
+    sides = [pair for of in _by_record(names) if (pair := _pair_of(of, languages))]
     return sides[0] if len(sides) == 1 else fields
 
 
-def _by_language(names: Iterable[str]) -> list[dict[str, str]]:
-    """The names that end in a language, with its code, where there are several: those at the top of a record, and those
-    of each record in it."""
+def _by_record(names: Iterable[str]) -> list[dict[str, str]]:
+    """The names at the top of a record, and those in each record in it, with what might be their language."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         record, _, last = name.rpartition(".")
-        if names_language(last):
-            found.setdefault(record, {})[name] = code_of(last)
-    return [of for of in found.values() if len(of) > 1]
+        found.setdefault(record, {})[name] = code_of(last)
+    return [*found.values()]
 
 
 def _pair_of(of: Mapping[str, str], languages: Pair) -> Pair | None:
     """The names of source and target among those of one record."""
 
     def called(language: str) -> list[str]:
-        exact = [name for name, code in of.items() if code == language]
-        return exact or [name for name, code in of.items() if short_code(code) == short_code(language)]
+        exact = [name for name, code in of.items() if _plain(code) == _plain(language)]
+        codes = {name: code for name, code in of.items() if names_language(code)}
+        return exact or [name for name, code in codes.items() if short_code(code) == short_code(language)]
 
-    match [called(language) for language in languages]:
+    match [called(language) for language in languages if language != UNKNOWN]:
         case [[src], [tgt]] if src != tgt:
             return src, tgt
-        case [[src], []] if languages[1] == UNKNOWN and len(of) == 2:
-            return src, next(name for name in of if name != src)
-        case [[], [tgt]] if languages[0] == UNKNOWN and len(of) == 2:
-            return next(name for name in of if name != tgt), tgt
+        case [[known]] if len(of) == 2:
+            (other,) = of.keys() - {known}
+            is_pair = names_language(of[other])
+            return ((known, other) if languages[1] == UNKNOWN else (other, known)) if is_pair else None
         case _:
             return None
 
 
+def _plain(code: str) -> str:
+    return code.lower().replace("_", "-")
+
+
 def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
+    """The pairs of a file with one JSON object per line; its first one says what the sides are called. Raises
+    DataError."""
     reader = LineReader(path, _RECORD_BYTES)
     is_first = True
     for line in reader:
@@ -64,7 +69,7 @@ def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> It
             yield "blank line"
         else:
             place = f"{path}, line {reader.num_lines}"
-            record = _object(line, place)
+            record = _object(line, place, fields)
             if is_first:
                 counts.columns = fields = sides_by_language(flat(record), fields, languages)
             yield _sides_of(record, fields, place, is_first)
@@ -72,13 +77,14 @@ def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> It
     note_lines(reader, counts)
 
 
-def _object(text: str, place: str) -> dict[str, Any]:
+def _object(text: str, place: str, fields: Pair) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
     if not isinstance(record, dict):
-        raise DataError(f'{place}: not a JSON object: each line must be like {{"src": …, "tgt": …}}')
+        src, tgt = map(json.dumps, fields)
+        raise DataError(f"{place}: not a JSON object: each line must be like {{{src}: …, {tgt}: …}}")
     return record
 
 
@@ -126,7 +132,8 @@ def values_of(batch: Any, name: str) -> list[Any]:
 
 def _naming(names: Iterable[str]) -> str:
     """What to do about a field that is not there: name those that are called by languages, or any."""
-    match [[*of] for of in _by_language(names)]:
+    called = [[name for name, code in of.items() if names_language(code)] for of in _by_record(names)]
+    match [sides for sides in called if len(sides) > 1]:
         case [[src, tgt]]:
             return f": {NAME_BOTH}, such as {src} and {tgt}"
         case _:
@@ -134,6 +141,7 @@ def _naming(names: Iterable[str]) -> str:
 
 
 def parquet_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
+    """The pairs of two columns of text. Raises DataError."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 

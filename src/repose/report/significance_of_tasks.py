@@ -70,7 +70,7 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     task = part.tasks[0]
     of_counts += left_out(missing) if counts else []  # where no run has sums, there is nothing to say
     if not counted:
-        return (_over_seeds(pairs, figure, task, [*remarks, *of_counts]),)
+        return (_over_seeds(pairs, figure, task, list(dict.fromkeys([*remarks, *of_counts]))),)
     return _over_units(counted, counts, figure, task, of_counts), _over_seeds(pairs, figure, task, remarks)
 
 

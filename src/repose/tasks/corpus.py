@@ -61,6 +61,7 @@ from repose.tasks.corpus_files import (
     check_files,
     files_of,
     languages_of,
+    languages_of_part,
     parts_of,
     reader_of,
     takes_published_test,
@@ -270,7 +271,8 @@ def _key(experiment: Experiment) -> str:
         "files": {name: [[kind_of(path), _digest(path)] for path in paths] for name, paths in files.items()},
         "phrasebook": phrasebook.digest() if corpus.name == PHRASEBOOK else None,
         "fields": [corpus.src_field, corpus.tgt_field],
-        "languages": languages_of(corpus),  # by which columns and texts of a memory are found, and lines are checked
+        # By which columns, fields and texts of a memory are found, and lines are checked.
+        "languages": [*languages_of(corpus), *(languages_of_part(corpus, part.files) for part in parts)],
         "splits": [corpus.splits, corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tags": [corpus.tag, *(part.tag for part in parts)],
         "tokenizer": {**asdict(tokenizer), **ready},

@@ -12,7 +12,15 @@ from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Kind
-from repose.data.language import UNKNOWN, base_code, identify, is_language, short_code, stated_code
+from repose.data.language import (
+    UNKNOWN,
+    base_code,
+    identify,
+    is_language,
+    languages_in_names,
+    short_code,
+    stated_code,
+)
 from repose.data.pairs import Pair, Row
 from repose.data.readers import PairReader, kind_of, languages_of_files, unpacked
 from repose.data.tables import FIELDS, plain_name
@@ -104,6 +112,12 @@ def parts_of(corpus: CorpusConfig) -> list[Part]:
     return found
 
 
+def languages_of_part(corpus: CorpusConfig, files: Sequence[Path]) -> Pair:
+    """By which the sides of a further corpus are found: the languages in its names, or else any other into the same."""
+    named = languages_in_names(files, (corpus.src_field, corpus.tgt_field))
+    return (UNKNOWN, languages_of(corpus)[1]) if UNKNOWN in named else named
+
+
 def taught_also(corpus: CorpusConfig) -> list[Taught]:
     """Tags and languages of the further corpora, as the names of their files say. Where these do not, the target is
     that of the corpus, or the tag of a model of several directions, and the source "und"."""
@@ -131,8 +145,8 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
         _check_order(files, languages)
     if name != "train":
         fields = fields_for(files, fields, languages)
-    if name.startswith(_FURTHER):  # of a related language, translated into the same one
-        languages = UNKNOWN, languages[1]
+    if name.startswith(_FURTHER):
+        languages = languages_of_part(corpus, files)
     return PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
 
 
