@@ -54,6 +54,7 @@ BESIDE = {
 def other_value(field: str) -> str:
     """Of a field of the architecture, as for `MOVES`."""
     now, name = getattr(preset("reinforced"), field), f"architecture.{field}"
+    assert field in AXES or now is not None, f"add two values of {field} to AXES in tests/axes.py"
     others = AXES[field] if field in AXES else [2 * now if isinstance(now, int) else now + 0.25]
     for text in (str(value).lower() for value in others if value != now):
         with contextlib.suppress(ConfigError):
