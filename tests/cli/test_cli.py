@@ -708,19 +708,22 @@ def test_files_with_names_for_their_fields_are_measured_by_the_runs_names(
     run: Run, corpus: tuple[Path, Path], trained: Path, tmp_path: Path
 ) -> None:
     sides = [path.read_text(encoding="utf-8").splitlines()[:4] for path in corpus]
-    lines = [json.dumps({"pt": src, "en": tgt}) + "\n" for src, tgt in zip(*sides, strict=True)]
+    lines = [json.dumps({"left": src, "right": tgt}) + "\n" for src, tgt in zip(*sides, strict=True)]
     (tmp_path / "few.jsonl").write_text("".join(lines), encoding="utf-8")
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
     config = json.loads((copy / "config.json").read_text(encoding="utf-8"))
     config.pop("own_crc32", None)
-    config["experiment"]["corpus"] |= {"src_field": "pt", "tgt_field": "en"}
+    config["experiment"]["corpus"] |= {"src_field": "left", "tgt_field": "right"}
     (copy / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert run("evaluate", copy, tmp_path / "few.jsonl", "--beam-size", 1)[0] == 0
     code, _, err = run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1)
     assert (code, "--src-field and --tgt-field" in " ".join(err.split())) == (1, True)
-    named = ("--src-field", "pt", "--tgt-field", "en")
+    named = ("--src-field", "left", "--tgt-field", "right")
     assert run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1, *named)[0] == 0
+    by_language = [line.replace("left", "pt").replace("right", "en") for line in lines]
+    (tmp_path / "few.jsonl").write_text("".join(by_language), encoding="utf-8")
+    assert run("evaluate", trained / "model", tmp_path / "few.jsonl", "--beam-size", 1)[0] == 0
 
 
 def test_a_translation_memory_is_measured_in_the_models_direction(
