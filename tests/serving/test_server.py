@@ -375,6 +375,7 @@ def test_a_worker_that_replaces_another_never_loads_other_files(tmp_path: Path) 
     run = write_model(tmp_path / "run", 0, run_id="before")
     asked = {"q": ["model", "how"] * 4, "source": "aa", "target": "bb"}
     with started(STUB, HERE, run) as server:
+        server.wait_until(lambda: len(server.pids()) == 2)  # both have read the model before it changes
         write_model(run, 1, run_id="after")
         os.kill(server.pids()[0], signal.SIGKILL)
         server.wait_for("reloaded")
