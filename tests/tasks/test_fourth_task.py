@@ -84,7 +84,7 @@ class Copy(FileTask):
 
     def measure(self, loaded: SavedModel[Copier], ids: Path) -> Measured:
         blocks = self.open(ids)
-        figures = validate(loaded.model, self, blocks, keras_batch=1, world=World(0, 1, torch.device("cpu")))
+        figures = validate(loaded.model, self, blocks, world=World(0, 1, torch.device("cpu"))).figures(keras_batch=1)
         said = loaded.model.output(loaded.model.tokens(self.micro_batch(blocks, np.array([0]), torch.device("cpu"))))
         line = loaded.tokenizers[0].decode(said.argmax(1).tolist())
         return Measured(

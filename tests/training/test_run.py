@@ -594,7 +594,7 @@ def test_the_recorded_validation_of_an_average_is_its_own(lab: Any, tmp_path: Pa
     lab.go(job, tmp_path)
     recorded = model_dir.read_config(tmp_path)["validation"]
     model, valid = job.task.load(tmp_path).model, job.task.open(job.valid_data)
-    figures = loop.validate(model, job.task, valid, keras_batch=64, world=World(0, 1, torch.device("cpu")))
+    figures = loop.validate(model, job.task, valid, world=World(0, 1, torch.device("cpu"))).figures(keras_batch=64)
     assert recorded["tf_loss"] == pytest.approx(figures["tf_loss"], abs=1e-6)
     assert recorded["tf_accuracy"] == figures["tf_accuracy"]
 

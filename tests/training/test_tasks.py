@@ -103,7 +103,7 @@ def test_learns_and_leaves_a_model_that_measures_alike(
     assert "A card." in (tmp_path / "model" / "README.md").read_text()
     assert loaded.tokenizers[0].digest == Tokenizer.load(job.src_tokenizer).digest
     examples, alone = job.task.open(job.valid_data), World(0, 1, CPU)
-    figures = validate(loaded.model, job.task, examples, keras_batch=64, world=alone)
+    figures = validate(loaded.model, job.task, examples, world=alone).figures(keras_batch=64)
     assert figures == outcome.metrics
 
 

@@ -10,7 +10,7 @@ from repose.model.transformer import build
 from repose.tasks.translation import TASK
 from repose.training import validation
 from repose.training.distributed import World
-from repose.training.validation import PerExample, per_example, validate
+from repose.training.validation import PerExample, validate
 
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -30,7 +30,7 @@ def test_figures_are_those_of_each_sentence_alone(lab: Any, monkeypatch: pytest.
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 40)
     data = PairDataset.open(lab.valid)
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).train()
-    figures = validate(model, TASK, data, keras_batch=10, world=ALONE)
+    figures = validate(model, TASK, data, world=ALONE).figures(keras_batch=10)
     assert model.training
     model.eval()
     losses, hits = [], []
@@ -49,7 +49,7 @@ def test_figures_are_those_of_each_sentence_alone(lab: Any, monkeypatch: pytest.
 def test_source_gain_is_the_difference_of_two_losses(lab: Any) -> None:
     data = PairDataset.open(lab.valid)
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1).eval()
-    figures = validate(model, TASK, data, keras_batch=10, world=ALONE)
+    figures = validate(model, TASK, data, world=ALONE).figures(keras_batch=10)
     (indices,) = validation._by_length(data)  # all in one batch
     batch = TASK.micro_batch(data, indices, ALONE.device)
     with torch.no_grad():
@@ -71,7 +71,7 @@ def test_of_a_large_set_a_share_of_all_lengths_is_read_with_other_sources(
     monkeypatch.setattr(validation, "MISMATCHED", 8)
     data = PairDataset.open(lab.valid)
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
-    mismatched = per_example(model, TASK, data, world=ALONE).mismatched
+    mismatched = validate(model, TASK, data, world=ALONE).mismatched
     assert mismatched.sum() == pytest.approx(len(data) / (len(data) // 8), abs=3)
     longer = np.maximum(data.src_lengths, data.tgt_lengths)
     assert longer[mismatched].max() > np.median(longer) > longer[mismatched].min()
@@ -80,7 +80,7 @@ def test_of_a_large_set_a_share_of_all_lengths_is_read_with_other_sources(
 def test_an_example_alone_in_its_batch_has_no_other_source(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 1)
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
-    figures = validate(model, TASK, PairDataset.open(lab.valid), keras_batch=10, world=ALONE)
+    figures = validate(model, TASK, PairDataset.open(lab.valid), world=ALONE).figures(keras_batch=10)
     assert "source_gain" not in figures
 
 
@@ -90,7 +90,7 @@ def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     model = build(lab.tiny, src_vocab_size=12, tgt_vocab_size=12, seed=1)
     SUMS.clear()
     for rank, size in ((0, 1), (0, 2), (1, 2)):
-        validate(model, TASK, data, keras_batch=10, world=OneOfTwo(rank, size, torch.device("cpu")))
+        validate(model, TASK, data, world=OneOfTwo(rank, size, torch.device("cpu")))
     whole, first, second = SUMS
     assert torch.equal(first + second, whole)
     assert torch.equal((first > 0) & (second > 0), torch.zeros_like(whole, dtype=torch.bool))

@@ -26,7 +26,7 @@ from repose.training.distributed import World
 from repose.training.feed import bucketed_targets, to_device
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses
-from repose.training.validation import per_example
+from repose.training.validation import validate
 
 SAMPLED_TOKENS = 2000
 """Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
@@ -133,7 +133,7 @@ class LanguageModellingTask(FileTask):
         model, blocks = loaded.model, self.open(ids)
         device = next(model.parameters()).device
         with one_thread():
-            measured = per_example(model, self, blocks, world=World(0, 1, device))
+            measured = validate(model, self, blocks, world=World(0, 1, device))
             one_pass, by_steps = _bits_of_sample(model, blocks, device)
         whole, num_tokens = measured.figures(keras_batch=1), int(blocks.tgt_lengths.sum())
         loss = whole["tf_loss"]

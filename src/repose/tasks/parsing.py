@@ -161,7 +161,7 @@ class ParsingTask(FileTask):
         with one_thread():
             parses = sorted(self.parse(loaded.model, treebank))
             world = World(0, 1, next(loaded.model.parameters()).device)
-            whole = validate(loaded.model, self, treebank, keras_batch=1, world=world)
+            whole = validate(loaded.model, self, treebank, world=world).figures(keras_batch=1)
         figures, (_, named) = attachment(parses, treebank), _right(parses, treebank)
         figures["tf_loss"] = Figure(whole["tf_loss"], "nats per word")
         figures["tf_accuracy"] = Figure(whole["tf_accuracy"], "share of words")

@@ -324,7 +324,7 @@ class Trainer:
         """Of the present weights on the validation set."""
         c, learner = self.config, self.learner
         keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
-        return validate(learner.model, learner.task, self.valid_data, keras_batch=keras_batch, world=world)
+        return validate(learner.model, learner.task, self.valid_data, world=world).figures(keras_batch)
 
     def _measure_average(self) -> None:
         """Validate the mean of several validations' weights, which nobody has done yet. With keep = "best", the best

@@ -17,17 +17,6 @@ MISMATCHED = 300
 """About how many examples are also read with another example's source."""
 
 
-def validate(
-    model: nn.Module, task: TrainingTask, examples: Examples, *, keras_batch: int, world: World
-) -> dict[str, float]:
-    """`PerExample.figures` of the whole set, in fp32.
-
-    Workers take batches in turn. Every worker returns the same figures, and on a CPU their number does not change
-    a bit of them.
-    """
-    return per_example(model, task, examples, world=world).figures(keras_batch)
-
-
 @dataclass(frozen=True)
 class PerExample:
     """What the figures of a set are made of, example by example, in the set's order."""
@@ -66,8 +55,11 @@ class PerExample:
 
 
 @torch.no_grad()
-def per_example(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> PerExample:
-    """The sums over each example, dropout off, in fp32. Workers share them as `validate` says."""
+def validate(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> PerExample:
+    """The sums over each example of a set, dropout off, in fp32.
+
+    Workers take batches in turn. Every worker returns the same, and on a CPU their number does not change a bit of it.
+    """
     was_training = model.training
     model.eval()
     place = torch.device("cpu") if world.device.type == "mps" else world.device  # mps has no double precision
