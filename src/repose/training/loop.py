@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -37,23 +37,6 @@ _Found = TypeVar("_Found")
 
 class DivergenceError(ReposeError):
     """The loss, in training or validation, or the gradient is no longer a finite number."""
-
-
-class _Gathered(NamedTuple):
-    """Sums over all workers, of what each has seen since the last time and of what one of them alone knows."""
-
-    loss: float
-    """The first five are as `Sums.add` takes them, and as `Learner.sums` has them."""
-    nll: float
-    correct: float
-    weighted_loss: float
-    weighted_nll: float
-    stops: float
-    """Workers that were asked to stop."""
-    late: float
-    """1 where the first worker's clock has reached `max_hours`."""
-    updates_left: float
-    """The first worker's estimate."""
 
 
 class Trainer:
@@ -187,33 +170,30 @@ class Trainer:
                 self.writer.save()
 
     def _synchronise(self) -> None:
-        """Add up all workers' figures since the last time, and learn of signals and of the clock."""
-        self._apply(self._gather())
+        """Add up all workers' figures since the last time, and learn of signals and of the clock: in one tensor, since
+        each exchange takes its time.
 
-    def _gather(self) -> _Gathered:
-        """What all workers know together. The numbers go in one tensor, since each exchange takes its time."""
-        hours = self.config.max_hours
+        Raises DivergenceError where the loss or the gradient is no finite number.
+        """
+        state, learner, hours = self.state, self.learner, self.config.max_hours
         is_late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
         more = [self.signals.received is not None, is_late, self._updates_left() if self.world.rank == 0 else 0.0]
-        told = torch.tensor(more, dtype=self.learner.sums.dtype, device=self.world.device)
-        gathered = _Gathered(*self.world.add(torch.cat([self.learner.sums, told])).tolist())
-        self.learner.sums.zero_()
-        return gathered
-
-    def _apply(self, g: _Gathered) -> None:
-        """Enter it into the state. Raises DivergenceError where the loss or the gradient is no finite number."""
-        self.end = self.state.update + g.updates_left
-        if not (math.isfinite(g.loss) and math.isfinite(float(self.learner.norm))):
-            raise self._diverged("gradient" if math.isfinite(g.loss) else "loss")
-        for sums in (self.state.epoch_sums, self.state.window_sums):
-            sums.add(g.loss, g.nll, g.correct, g.weighted_loss, g.weighted_nll)
+        told = torch.tensor(more, dtype=learner.sums.dtype, device=self.world.device)
+        *figures, stops, late, updates_left = self.world.add(torch.cat([learner.sums, told])).tolist()
+        learner.sums.zero_()
+        self.end = state.update + updates_left
+        loss = figures[0]
+        if not (math.isfinite(loss) and math.isfinite(float(learner.norm))):
+            raise self._diverged("gradient" if math.isfinite(loss) else "loss")
+        for sums in (state.epoch_sums, state.window_sums):
+            sums.add(*figures)
             sums.tokens += self.pending.tokens
             sums.sentences += self.pending.sentences
         self.pending = Sums()
-        if g.stops:
+        if stops:
             received = self.signals.received
             self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
-        self.out_of_time = g.late > 0
+        self.out_of_time = late > 0
 
     def _updates_left(self) -> float:
         """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
