@@ -3,6 +3,7 @@ stands in `repose.tasks.translation_scores`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,12 +37,12 @@ from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
 from repose.tasks.decoding_choice import FEWEST, SENTENCES, choose_decoding
 from repose.tasks.translation_scores import (
     EvaluationSet,
-    ValidationBleu,
-    ValidationSamples,
     over_validations,
     score_model,
     score_set,
     trained_on,
+    validation_samples,
+    validation_scores,
 )
 from repose.training.feed import bucketed_targets, pad_to, round_up_size, to_device
 from repose.training.job import TrainingJob
@@ -205,11 +206,11 @@ class TranslationTask(Task):
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
         """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
         c = experiment.training
-        return ValidationBleu(data) if c.bleu_every_epochs or c.best_by == "chrf" else None
+        return partial(validation_scores, data) if c.bleu_every_epochs or c.best_by == "chrf" else None
 
     def validation_samples(self, data: CorpusData) -> Samples:
         """Greedy translations of three sentences."""
-        return ValidationSamples(data)
+        return partial(validation_samples, data)
 
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
         """Greedy and with the experiment's beam; hypotheses go with the scores."""

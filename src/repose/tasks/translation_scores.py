@@ -287,35 +287,25 @@ def over_validations(records: Records, number: int) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class ValidationBleu:
+def validation_scores(data: CorpusData, model: Transformer, job: TrainingJob) -> dict[str, float]:
     """Figures of translations of (the first sentences of) the validation set, for the training loop: `bleu` and `chrf`
     of greedy ones, and with `bleu_every_epochs` the `tf_bleu*` that `teacher_forced` explains."""
-
-    data: CorpusData
-
-    def __call__(self, model: Transformer, job: TrainingJob) -> dict[str, float]:
-        src, references = (side[: job.training.bleu_sentences] for side in self.data.text("valid"))
-        translator = _in_training(model, job)
-        hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
-        forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
-        lowercase = translator.tgt_tokenizer.lowercase
-        scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
-        figures = {score.name: score.value for score in scores}
-        return figures | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
+    src, references = (side[: job.training.bleu_sentences] for side in data.text("valid"))
+    translator = _in_training(model, job)
+    hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
+    forced = teacher_forced(translator, src, references) if job.training.bleu_every_epochs else {}
+    lowercase = translator.tgt_tokenizer.lowercase
+    scores = [score(hypotheses, references, lowercase=lowercase) for score in (bleu, chrf)]
+    figures = {score.name: score.value for score in scores}
+    return figures | {name: value for name, value in forced.items() if name.startswith("tf_bleu")}
 
 
-@dataclass(frozen=True)
-class ValidationSamples:
+def validation_samples(data: CorpusData, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
     """A few sentences of the validation set, spread over it, for whoever watches the training."""
-
-    data: CorpusData
-
-    def __call__(self, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
-        sources, references = self.data.text("valid")
-        few = range(0, len(sources), -(-len(sources) // _SHOWN))
-        translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
-        return [(sources[i], t.text, references[i]) for i, t in zip(few, translations, strict=True)]
+    sources, references = data.text("valid")
+    few = range(0, len(sources), -(-len(sources) // _SHOWN))
+    translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
+    return [(sources[i], t.text, references[i]) for i, t in zip(few, translations, strict=True)]
 
 
 def _in_training(model: Transformer, job: TrainingJob) -> Translator:
