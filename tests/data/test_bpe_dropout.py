@@ -13,7 +13,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from repose.data.bpe_dropout import BpeDropout, Draws, Merges
 from repose.data.dataset import PairDataset
 from repose.data.prepare import Settings, prepare
-from repose.data.tags import TaggedPairs, TaggingEncoder
+from repose.data.tags import TaggingEncoder, tag_pairs
 from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from repose.system.errors import ConfigError
 
@@ -156,7 +156,7 @@ def test_a_tokenizer_without_words_is_refused(tokenizer: Tokenizer) -> None:
 
 def test_a_tag_stays_before_a_sentence_in_other_pieces(tmp_path: Path) -> None:
     tagging = Tokenizer.train(LINES, kind="bpe", vocab_size=330, tags=("pt",))
-    sources = [*TaggedPairs([(line, line) for line in LINES], "pt"), *((line, line) for line in LINES)]
+    sources = [*tag_pairs([(line, line) for line in LINES], "pt"), *((line, line) for line in LINES)]
     prepare(sources, (TaggingEncoder(tagging), tagging), tmp_path / "train", Settings(60, 60, "drop"), workers=1)
     stored = PairDataset.open(tmp_path / "train")
     read = BpeDropout(stored, (tagging, tagging), dropout=0.3, limits=(60, 60)).epoch(0, 1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repose.data.tags import TaggedPairs, TaggingEncoder, direction, taught, with_tag
+from repose.data.tags import TaggingEncoder, direction, tag_pairs, taught, with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import END, START
@@ -40,7 +40,7 @@ def test_without_tags_a_vocabulary_is_what_it_was() -> None:
 
 def test_an_encoder_reads_the_tag_before_a_text() -> None:
     encoder = pickle.loads(pickle.dumps(TaggingEncoder(tokenizer("bpe"))))
-    pairs = [*TaggedPairs([("o gato", "x")], "pt"), *TaggedPairs([("the cat", "y")], None)]
+    pairs = [*tag_pairs([("o gato", "x")], "pt"), *tag_pairs([("the cat", "y")], None)]
     first, second = encoder.encode_batch([src for src, _ in pairs])
     assert first[:2] == [START, 4]
     assert first[2:] == tokenizer("bpe").encode("o gato")[1:]
@@ -72,4 +72,4 @@ def test_a_tag_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match=r"'gl': known are pt, BT$"):  # in `repose translate --to gl`
         with_tag(tokenizer("bpe"), [START, END], "gl")
     with pytest.raises(ConfigError, match=r"'gl'.*: leave the tag out .*corpus\.synthetic_tag=none"):  # in training
-        TaggingEncoder(tokenizer("bpe")).encode_batch([src for src, _ in TaggedPairs([("o gato", "x")], "gl")])
+        TaggingEncoder(tokenizer("bpe")).encode_batch([src for src, _ in tag_pairs([("o gato", "x")], "gl")])

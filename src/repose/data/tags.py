@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from repose.data.language import UNKNOWN
+from repose.data.pairs import Pair
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
@@ -51,18 +52,10 @@ def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
     return (own.tgt_lang if tag == own.src_lang else UNKNOWN), str(tag)
 
 
-class TaggedPairs:
-    """Pairs whose sources carry a tag; iterable as often as `pairs` are."""
-
-    def __init__(self, pairs: Iterable[tuple[str, str]], tag: str | None) -> None:
-        self._pairs, self._tag = pairs, tag
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        if self._tag is None:
-            yield from self._pairs
-        else:
-            before = f"{MARK}{self._tag}{MARK}"
-            yield from ((before + src, tgt) for src, tgt in self._pairs)
+def tag_pairs(pairs: Iterable[Pair], tag: str | None) -> Iterator[Pair]:
+    """The pairs, whose sources carry the tag, if there is one."""
+    before = "" if tag is None else f"{MARK}{tag}{MARK}"
+    return ((before + src, tgt) for src, tgt in pairs)
 
 
 def is_tagged(text: str) -> bool:

@@ -34,7 +34,7 @@ from repose.data.lines import check_file
 from repose.data.prepare import Settings, prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
 from repose.data.splits import hold_out
-from repose.data.tags import TaggedPairs, TaggingEncoder
+from repose.data.tags import TaggingEncoder, tag_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
@@ -343,9 +343,9 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
     yield from more_corpora.write_parts(corpus, text)
     yield from _pair_tokenizers(experiment.tokenizer, corpus, folder)
     src, tgt = (Tokenizer.load(tokenizer_file(folder, side)) for side in ("src", "tgt"))
-    sets: dict[str, Iterable[tuple[str, str]]] = {
-        "train": more_corpora.TrainingPairs(corpus, text),
-        "valid": TaggedPairs(TextPairs(text, "valid"), corpus.tag),
+    sets = {
+        "train": more_corpora.training_pairs(corpus, text),
+        "valid": tag_pairs(TextPairs(text, "valid"), corpus.tag),
     }
     c = experiment.training
     settings = Settings(c.max_src_tokens, c.max_tgt_tokens, c.long_pairs)

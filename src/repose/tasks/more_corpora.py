@@ -18,7 +18,7 @@ from repose.data.mixture import Mixture, temperature_shares
 from repose.data.pairs import Pair
 from repose.data.readers import TextPairs, write_pairs
 from repose.data.splits import same_sentence
-from repose.data.tags import TaggedPairs
+from repose.data.tags import tag_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.tasks.corpus_files import parts_of, reader_of
 
@@ -49,15 +49,10 @@ def _without(pairs: Iterable[Pair], held_out: set[int], left_out: Counter[str]) 
             left_out["known"] += 1
 
 
-class TrainingPairs:
-    """All pairs that are trained on, with their tags (`repose.data.tags`); iterable any number of times."""
-
-    def __init__(self, corpus: CorpusConfig, folder: Path) -> None:
-        tags = {"train": corpus.tag, **{part.name: part.tag for part in parts_of(corpus)}}
-        self._sets = [TaggedPairs(TextPairs(folder, name), tag) for name, tag in tags.items()]
-
-    def __iter__(self) -> Iterator[Pair]:
-        return chain.from_iterable(self._sets)
+def training_pairs(corpus: CorpusConfig, folder: Path) -> Iterator[Pair]:
+    """All pairs that are trained on, with their tags (`repose.data.tags`)."""
+    tags = {"train": corpus.tag, **{part.name: part.tag for part in parts_of(corpus)}}
+    return chain.from_iterable(tag_pairs(TextPairs(folder, name), tag) for name, tag in tags.items())
 
 
 def training_text(corpus: CorpusConfig, folder: Path) -> tuple[Iterator[str], Iterator[str]]:
