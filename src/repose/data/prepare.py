@@ -77,12 +77,6 @@ def prepare(
         return _build(pairs, tokenizers, writer, settings, workers)
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    iterator = iter(pairs)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk
-
-
 EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
 """One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
 
@@ -107,14 +101,8 @@ def _build(
 ) -> PreparedCounts:
     """Write all columns; what became of the pairs."""
     content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}  # ids, lengths (of targets: labels)
-    read, dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(5))
-
-    def watched() -> Iterator[list[Pair]]:
-        for chunk in _chunks(pairs):
-            read["pairs"] += len(chunk)
-            yield chunk
-
-    for encoded in encode_all(watched(), tokenizers, settings, workers):
+    dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(4))
+    for encoded in encode_all(pairs, tokenizers, settings, workers):
         dropped.update(encoded.dropped)
         truncated.update(encoded.truncated)
         for side, (ids, lengths) in zip(SIDES, encoded.columns, strict=True):
@@ -124,16 +112,16 @@ def _build(
                 sha.update(array.data)
             tokens[side] += int((lengths - (side == "tgt")).sum())
             unknown_tokens[side] += int(np.count_nonzero(ids == UNK))
-    if read["pairs"] == 0:
+    num_read = writer.num_examples + dropped.total()
+    if num_read == 0:
         raise DataError("there are no sentence pairs to prepare: check the corpus files")
     if writer.num_examples == 0:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(dropped.items()))
         raise DataError(
-            f"none of the {read['pairs']:,} sentence pairs can be used ({reasons}): check the corpus and the length "
-            "limits"
+            f"none of the {num_read:,} sentence pairs can be used ({reasons}): check the corpus and the length limits"
         )
     counts = PreparedCounts(
-        read=read["pairs"],
+        read=num_read,
         kept=writer.num_examples,
         dropped=dict(sorted(dropped.items())),
         truncated=dict(sorted(truncated.items())),
@@ -183,15 +171,16 @@ def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
 
 
 def encode_all(
-    chunks: Iterable[Sequence[Pair]], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
+    pairs: Iterable[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
 ) -> Iterator[EncodedPairs]:
-    """Each chunk encoded, in order, by `workers` threads, which hold at most two chunks each: tokenizers let others go
-    on while they work."""
+    """The pairs encoded, a chunk at a time and in order, by `workers` threads, which hold at most two chunks each:
+    tokenizers let others go on while they work."""
     pending: deque[Future[EncodedPairs]] = deque()
+    remaining = iter(pairs)
     with ExitStack() as ending:
         threads = ThreadPoolExecutor(workers)
         ending.callback(threads.shutdown, cancel_futures=True)
-        for chunk in chunks:
+        while chunk := list(islice(remaining, _CHUNK)):
             pending.append(threads.submit(encode, chunk, tokenizers, settings))
             if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
