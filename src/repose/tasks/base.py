@@ -1,9 +1,9 @@
 """What a task decides: its corpus, its examples, its model and loss, its model directory, and what it is measured by.
 
-A task is one module here with a subclass of `Task` (or of `FileTask`), a line in `repose.tasks.registry`, and its
-settings in `repose.config.experiment.TASK_SETTINGS`. Other code asks the task or its settings. It names translation
-alone, where nothing else will do (exports) or where it was once the only task and is left unsaid: in config.json, and
-in the key of a prepared corpus.
+A task is one module here, called by its name, with a subclass of `Task` (or of `FileTask`), and its settings in
+`repose.config.experiment.TASK_SETTINGS`. Other code asks the task or its settings. It names translation alone, where
+nothing else will do (exports) or where it was once the only task and is left unsaid: in config.json, and in the key of
+a prepared corpus.
 """
 
 import tempfile

@@ -1,8 +1,9 @@
-"""The tasks that can be trained, by name. Each is a module with its `TASK`, loaded when it is needed."""
+"""The tasks that can be trained, by name. Each is the module of that name with its `TASK`, loaded when it is needed."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from repose.config.experiment import TASK_SETTINGS
 from repose.decoding.load import is_export
 from repose.saved_model.directory import UNNAMED_TASK, read_config, task_of
 from repose.system.errors import CheckpointError, ConfigError, unknown
@@ -12,18 +13,12 @@ if TYPE_CHECKING:
 
     from repose.tasks.base import Task
 
-TASKS = {
-    "translation": "repose.tasks.translation",
-    "language_modelling": "repose.tasks.language_modelling",
-    "parsing": "repose.tasks.parsing",
-}
-
 
 def get_task(name: str) -> "Task":
     """The task of that name (`training.task`). Raises ConfigError where there is none."""
-    if name not in TASKS:
-        raise ConfigError(unknown("task", name, list(TASKS)))
-    task: Task = import_module(TASKS[name]).TASK
+    if name not in TASK_SETTINGS:
+        raise ConfigError(unknown("task", name, list(TASK_SETTINGS)))
+    task: Task = import_module(f"repose.tasks.{name}").TASK
     return task
 
 
