@@ -111,20 +111,6 @@ def searches(asked: DecodingConfig) -> list[int]:
     return [1, *beams, *again]
 
 
-class _Progress:
-    """Says how many of the searches were made, at most every half minute."""
-
-    def __init__(self, total: int, say: Say) -> None:
-        self._total, self._say, self._done, self._said = total, say, 0, time.monotonic()
-
-    def add(self) -> None:
-        """One more."""
-        self._done += 1
-        if self._done < self._total and time.monotonic() - self._said >= _SAY_SECONDS:
-            self._say(f"choosing how to search: {self._done} of {self._total} searches tried")
-            self._said = time.monotonic()
-
-
 def choose_decoding(
     translator: Translator,
     sources: Sequence[str],
@@ -139,12 +125,16 @@ def choose_decoding(
     lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
     scored = References(some, lowercase=lowercase, tokenize=tokenize)
     resampled: dict[float, NDArray[np.float64]] = {}
-    progress = _Progress(len(searches(asked)), say)
+    total, done, told = len(searches(asked)), 0, time.monotonic()
 
     def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
+        nonlocal done, told
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
         found = scored.statistics([t.text for t in translator.translate(sources[:SENTENCES], **how)])
-        progress.add()
+        done += 1
+        if done < total and time.monotonic() - told >= _SAY_SECONDS:
+            say(f"choosing how to search: {done} of {total} searches tried")
+            told = time.monotonic()
         if beam > 1 and no_repeat == usual:
             resampled[penalty] = resample([found], num_resamples=RESAMPLES).values
         return DecodingTrial(**how, bleu=found.score())
