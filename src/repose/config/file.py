@@ -14,7 +14,7 @@ import math
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
@@ -244,11 +244,16 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
 
 def paths_made_absolute(value: Any, folder: Path) -> Any:
     """A path, or a list of them, that are relative to `folder`; those of the tables of `corpus.also`, too."""
+    return _each_path(value, lambda path: str(folder.joinpath(_expanded(path)).absolute()))
+
+
+def _each_path(value: Any, change: Callable[[str], str]) -> Any:
+    """The value of such a setting, with each of its paths changed."""
     if isinstance(value, dict):
-        return {name: paths_made_absolute(one, folder) if name == "train" else one for name, one in value.items()}
-    if isinstance(value, list):
-        return [paths_made_absolute(path, folder) for path in value]
-    return str(folder.joinpath(_expanded(value)).absolute())
+        return {name: _each_path(one, change) if name == "train" else one for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each_path(one, change) for one in value]
+    return change(value)
 
 
 def _expanded(path: Path | str) -> Path:
@@ -438,22 +443,14 @@ def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
 
 def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> Iterator[str]:
     """Two lines per field: what it is, and its value."""
-    config = getattr(loaded.experiment, section)
+    values = dataclasses.asdict(getattr(loaded.experiment, section))
     for field, info in field_infos(section).items():
-        name, value = f"{section}.{field}", getattr(config, field)
-        if name in PATHS and folder is not None and value is not None:
-            within = folder.absolute()
-            value = _relative(value, within) if isinstance(value, str) else _all_relative(value, within)
-        elif name == "corpus.also" and folder is not None:
-            within = folder.absolute()
-            value = [dataclasses.replace(one, train=_all_relative(one.train, within)) for one in value]
+        name, value = f"{section}.{field}", values[field]
+        if folder is not None and value is not None and (name in PATHS or name == "corpus.also"):
+            value = _each_path(value, functools.partial(_relative, folder=folder.absolute()))
         chosen = loaded.sources[name].kind not in ("default", "preset")
         yield f"# {_one_line(info.description or '')}"
         yield f"{'' if chosen else '#'}{field} = {to_toml(value)}"
-
-
-def _all_relative(paths: Sequence[str], folder: Path) -> tuple[str, ...]:
-    return tuple(_relative(path, folder) for path in paths)
 
 
 def _relative(path: str, folder: Path) -> str:
