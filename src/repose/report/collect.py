@@ -235,8 +235,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     problems: list[str] = []
     grids, folders = _find(paths, problems)
     missing: list[tuple[Path, Entry, Absent]] = []
-    read = [_of_grid(folder, grid, problems, missing) for folder, grid in grids]
-    in_grids = [run for of_grid in read for run in of_grid]
+    in_grids = [run for folder, grid in grids for run in _of_grid(folder, grid, problems, missing)]
     alone = _of_folders(_others(folders, in_grids), problems)
     named = corpora_apart([*in_grids, *alone])
     named = [*named[: len(in_grids)], *grouped(named[len(in_grids) :])]
@@ -245,9 +244,10 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
     runs = names_apart(systems_apart(once(named, problems)))
     problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
-    baselines = [grid.report.baseline for _, grid in grids]
-    before = NamesBefore([*named[_first_with_baseline(baselines, read)], *named], runs)
-    found, twins = find_baseline(baseline, baselines, runs, before, problems)
+    baselines = ((folder.absolute(), grid.report.baseline) for folder, grid in grids if grid.report.baseline)
+    place, of_grid = next(baselines, (None, None))
+    before = NamesBefore(sorted(named, key=lambda run: run.place != place), runs)  # those of that grid first
+    found, twins = find_baseline(baseline, of_grid, runs, before, problems)
     return RunSet(
         title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
         runs=tuple(runs),
@@ -287,16 +287,6 @@ def _others(folders: Iterable[Path], runs: Iterable[ReportRun]) -> list[Path]:
     """The folders without those of the runs."""
     known = {run.folder.resolve() for run in runs}
     return [folder for folder in folders if folder.resolve() not in known]
-
-
-def _first_with_baseline(baselines: Sequence[str | None], read: Sequence[Sequence[ReportRun]]) -> slice:
-    """Where the runs of the first grid that names a baseline stand among those of all grids."""
-    start = 0
-    for named, runs in zip(baselines, read, strict=True):
-        if named:
-            return slice(start, start + len(runs))
-        start += len(runs)
-    return slice(0)
 
 
 def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:

@@ -291,12 +291,12 @@ class NamesBefore:
 
 def find_baseline(
     requested: str | None,
-    baselines: Sequence[str | None],
+    named: str | None,
     runs: Sequence["ReportRun"],
     before: NamesBefore,
     problems: list[str],
 ) -> tuple[str | None, Mapping[str, str]]:
-    """The requested group, or the one that a grid names; and the twins of others, where it is a system of several."""
+    """The requested group, or the one that a grid has `named`; and others' twins, where it is a system of several."""
     groups = list(dict.fromkeys(run.group for run in runs))
     if requested is not None:
         found = [requested] if requested in groups else before.groups(requested)
@@ -307,7 +307,6 @@ def find_baseline(
         if not found:
             raise ConfigError(unknown("system", requested, groups))
         return found[0], {}
-    named = next(filter(None, baselines), None)
     if named is None or named in groups:
         return named, {}
     if found := before.groups(named):
