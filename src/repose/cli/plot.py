@@ -62,8 +62,11 @@ def attention(
     """Plot what a model attends to as it translates a sentence, by layer and head, and how spread out it is."""
     from repose.plots.attention_figure import plot_attention
 
-    options = {"target": target, "to": to, "compare": compare, "kind": kind, "layer": layer, "head": head, "font": font}
-    _show(plot_attention(run, sentence, out, **options))  # type: ignore[arg-type]
+    _show(
+        plot_attention(
+            run, sentence, out, target=target, to=to, compare=compare, kind=kind, layer=layer, head=head, font=font
+        )
+    )
 
 
 @app.command()
