@@ -19,23 +19,13 @@ from repose.system.terminal import counted
 class Splits:
     """A corpus in three parts that share no source sentence and no target sentence."""
 
-    train: "TrainPairs"
+    train: Iterator[Pair]
+    """In the order of the corpus, which is read as these are."""
     valid: list[Pair]
     test: list[Pair]
     num_train: int
     duplicates: int
     """Repetitions of held-out pairs, left out of every split."""
-
-
-class TrainPairs:
-    """The pairs of a corpus but for some, in its order; iterable as often as the corpus is."""
-
-    def __init__(self, pairs: Iterable[Pair], left_out: NDArray[np.int64]) -> None:
-        self._pairs, self._left_out = pairs, left_out
-
-    def __iter__(self) -> Iterator[Pair]:
-        left_out = set(self._left_out.tolist())
-        return (pair for position, pair in enumerate(self._pairs) if position not in left_out)
 
 
 def hold_out(
@@ -47,7 +37,7 @@ def hold_out(
     neither of them in `apart_from`, a set that is there already; its repetitions are left out of training. Sentences
     count as the same when they differ in case and spacing only. Which pairs are drawn depends on the set of pairs, not
     on their order, and the validation pairs do not depend on `num_test`. Sixteen bytes a pair are kept in memory while
-    splitting, and a small multiple of it for a moment; `pairs` is read twice and then for each pass over `train`.
+    splitting, and a small multiple of it for a moment; `pairs` is read twice, and once more for `train`.
     Raises `DataError` when too few pairs can be held out or none would be left to train on.
     """
     src, tgt = _hashes(pairs)
@@ -60,7 +50,7 @@ def hold_out(
     _check_enough(len(src), len(distinct), len(eligible), wanted)
     key = np.uint64(same_sentence(f"repose splits 1/{seed}"))
     drawn = eligible[np.argsort(splitmix64(both[eligible] ^ key), kind="stable")[:wanted]]
-    left_out = np.flatnonzero(np.isin(both, both[drawn]))
+    left_out = set(np.flatnonzero(np.isin(both, both[drawn])).tolist())
     if len(left_out) == len(src):
         raise DataError(
             f"holding out {wanted:,} of {len(distinct):,} different sentence pairs leaves none to train on: "
@@ -72,7 +62,7 @@ def hold_out(
         raise DataError("the corpus changed while it was split: start again")
     valid, test = (sorted(part.tolist()) for part in (drawn[:num_valid], drawn[num_valid:]))
     return Splits(
-        train=TrainPairs(pairs, left_out),
+        train=(pair for position, pair in enumerate(pairs) if position not in left_out),
         valid=[held_out[position] for position in valid],
         test=[held_out[position] for position in test],
         num_train=len(src) - len(left_out),
