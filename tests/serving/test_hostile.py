@@ -26,7 +26,7 @@ from uvicorn.server import ServerState
 
 from repose.documents.html import HtmlDocument
 from repose.serving import documents
-from repose.serving.app import make_app
+from repose.serving.app import Service, make_app
 from repose.serving.files import Downloads
 from repose.serving.log import Log
 from repose.serving.messages import Answer
@@ -297,12 +297,39 @@ def test_a_client_that_goes_is_not_translated_for() -> None:
                 raise
             return []
 
-    with running(service(dispatcher=Slow())) as url:
+    made = service(dispatcher=Slow())
+    with running(made) as url:
         content = b'{"q": "a", "source": "pt", "target": "en"}'
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=60) as connection:
             connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(content) + content)
             assert begun.wait(60)
         assert cancelled.wait(60)
+    assert num_gone(made) == 1
+
+
+def num_gone(made: Service) -> float | None:
+    """Texts that were asked for by clients that have gone."""
+    labels = {"endpoint": "/translate", "code": "499"}
+    return made.metrics.registry.get_sample_value("repose_requests_total", labels)
+
+
+def test_a_client_that_has_gone_already_is_not_translated_for() -> None:
+    class Slow(Shouting):
+        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+            await asyncio.sleep(600)
+            return []
+
+    made, wire = service(dispatcher=Slow()), Wire()
+
+    async def scenario() -> None:
+        protocol = protocol_of(make_app(made), wire, asyncio.get_running_loop())
+        protocol.data_received(POST + SIZED[0] + BODY)
+        wire.close()
+        await turns()
+        protocol.connection_lost(None)
+
+    asyncio.run(scenario())
+    assert num_gone(made) == 1
 
 
 class SlowPages:

@@ -7,7 +7,6 @@ middleware.py                       what holds of every request
 app.py                              the answers, endpoint by endpoint
 access.py, parameters.py            who may ask, and what is asked for
 refusals.py                         answers that are no translation
-waiting.py                          until when a request waits
 catalogue.py, languages.py          models and their directions; codes of languages, and which one a text is in
 texts.py, documents.py, explain.py  a text, a file and an explanation: sentences out, translations in
 dispatcher.py                       sentences of many requests in batches for workers

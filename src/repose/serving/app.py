@@ -38,7 +38,6 @@ from repose.serving.refusals import RequestError, closing, too_late, too_long, t
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
 from repose.serving.texts import TranslatedText, translate_texts, warnings_of_unchanged
-from repose.serving.waiting import Deadlines, GoneError, watched
 
 T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
@@ -62,7 +61,6 @@ class Service:
         self.catalogue, self.dispatcher = catalogue, dispatcher
         self.access = Access(settings)
         self.downloads = files.Downloads(settings.limits)
-        self.deadlines = Deadlines()
         self._archives = asyncio.Semaphore(_ARCHIVES_AT_ONCE)
         self.ready = False
         """Whether requests are wanted: not before all that they need is loaded, and not when the server is ending."""
@@ -95,7 +93,7 @@ class Service:
     async def _parameters(self, request: Request) -> Parameters:
         limits, state = self.settings.limits, request.scope["state"]
         try:
-            with self.deadlines.within(limits.receive_seconds):
+            async with asyncio.timeout(limits.receive_seconds):
                 return await parameters.read(request, limits, partial(state["bodies"].take, state))
         except TimeoutError as error:
             raise too_slow() from error
@@ -132,15 +130,16 @@ class Service:
         asked = request.headers.get("x-request-timeout")
         if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
-        within, connection = self.deadlines.within(seconds), request.scope["state"].get("connection")
         ANSWERED_BY.set(time.monotonic() + seconds)  # for this request: each has a context of its own
+        connection = request.scope["state"].get("connection")  # none in tests without a network
         try:
-            with self.dispatcher.in_use(), within as waiting, watched(connection, waiting):
-                return await work
+            async with asyncio.timeout(seconds) as timeout:
+                with self.dispatcher.in_use(), connection.ends(timeout) if connection else nullcontext():
+                    return await work
         except TimeoutError as error:
+            if connection is not None and connection.transport.is_closing():
+                raise ClientDisconnect from error
             raise too_late(seconds) from error
-        except GoneError as error:
-            raise ClientDisconnect from error
 
     # Endpoints
 

@@ -3,10 +3,11 @@
 Its refusals are JSON, as all others are.
 """
 
+import contextlib
 import json
-from asyncio import TimerHandle, Transport
+from asyncio import Timeout, TimerHandle, Transport
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httptools
@@ -14,7 +15,6 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from repose.serving.settings import Limits
-from repose.serving.waiting import GoneError, Waiting
 
 _MOST_HEADERS = 128
 _CROWDED = 0.75  # of all connections that there may be: from here on none is kept after its answer
@@ -57,8 +57,7 @@ class _GuardedProtocol(HttpToolsProtocol):
     _clock: TimerHandle | None = None
     _reader_clock: TimerHandle | None = None
     _unread = 0
-    waiting: Waiting | None = None
-    """The request that is to end with the connection."""
+    _waiting: Timeout | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -72,8 +71,19 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._stop_clock()
         self._stop_reader_clock()
         super().connection_lost(exc)
-        if self.waiting is not None:
-            self.waiting.end(GoneError())
+        if self._waiting is not None and not self._waiting.expired():
+            self._waiting.reschedule(0.0)
+
+    @contextlib.contextmanager
+    def ends(self, timeout: Timeout) -> Iterator[None]:
+        """Within the block, the end of this connection is that of what waits, too."""
+        self._waiting = timeout
+        if self.transport.is_closing():
+            timeout.reschedule(0.0)
+        try:
+            yield
+        finally:
+            self._waiting = None
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing() or self._is_full:
