@@ -4,11 +4,10 @@ A process that dies, or that somebody else stops, is replaced, and its shard beg
 is left to it, and looked at again at the end.
 """
 
-import contextlib
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from repose.bulk.line_work import Work
@@ -99,92 +98,71 @@ def run_in_processes(
     store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
     """Do as `run_here` does, in so many processes. Raises also ReposeError where processes die again and again."""
-    runner = _Runner(store, plan, shards, on_progress, stop)
-    with runner.crew(workers):
-        return runner.run()
+    runner = _Runner(store, plan, shards, on_progress)
+    with ThreadPoolExecutor(workers, "repose-bulk") as threads:
+        serving = {threads.submit(runner.serve) for _ in range(workers)}
+        try:
+            while serving:
+                ended, serving = wait(serving, 0.1, FIRST_COMPLETED)
+                for thread in ended:
+                    thread.result()  # raises what it met
+                if stop.is_set() and not runner.ends:
+                    runner.end(kill=False)
+        finally:
+            runner.end(kill=True)
+    return runner.is_done
 
 
 class _Runner:
     """Hands shards to processes; each has a thread here that talks to it."""
 
-    def __init__(
-        self, store: Store, plan: Plan, shards: Sequence[Shard], on_progress: OnProgress, stop: threading.Event
-    ) -> None:
-        self._where, self._identity, self._on_progress, self._stop = store.where, plan.identity, on_progress, stop
+    def __init__(self, store: Store, plan: Plan, shards: Sequence[Shard], on_progress: OnProgress) -> None:
+        self._where, self._identity, self._on_progress = store.where, plan.identity, on_progress
         self._queue, self._total = Queue(list(shards)), len(shards)
         self._tally = Tally()
         self._lock, self._end = threading.Lock(), threading.Event()
-        self._news: queue.Queue[Exception | None] = queue.Queue()
         self._processes: list[WorkerProcess] = []
-        self._active = 0
 
-    @contextlib.contextmanager
-    def crew(self, number: int) -> Iterator[None]:
-        """Within, so many threads with their processes; afterwards none."""
-        threads = [threading.Thread(target=self._serve, daemon=True, name="repose-bulk") for _ in range(number)]
-        self._active = number
-        try:
-            for thread in threads:
-                thread.start()
-            yield
-        finally:
-            self._stop_processes(kill=True)
-            for thread in threads:
-                thread.join(10.0)
-
-    def run(self) -> bool:
-        """Until all threads have ended. Raises the first error."""
-        asked, error = False, None
-        while self._active:
-            if (self._stop.is_set() or error is not None) and not asked:
-                asked = True
-                self._stop_processes(kill=error is not None)
-            try:
-                news = self._news.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            self._active -= 1
-            error = error or news
-        if error is not None:
-            raise error
+    @property
+    def is_done(self) -> bool:
+        """Whether all shards are."""
         return self._tally.shards == self._total
 
-    def _stop_processes(self, *, kill: bool) -> None:
+    @property
+    def ends(self) -> bool:
+        """Whether it was told to end."""
+        return self._end.is_set()
+
+    def end(self, *, kill: bool) -> None:
+        """Have all processes end, at once or after the window under way."""
         self._end.set()
         with self._lock:
             for process in self._processes:
                 process.kill() if kill else process.ask_to_stop()
 
-    def _serve(self) -> None:
-        error: Exception | None = None
+    def serve(self) -> None:
+        """What each thread does: one shard after another. Raises what processes meet."""
         process: WorkerProcess | None = None
         try:
-            while not self._end.is_set() and not self._over():
+            while not self.ends and not self.is_done:
                 if (shard := self._take()) is None:
                     self._end.wait(LOOK)
                     continue
                 process = process or self._started()
                 try:
                     ended = process.run(shard.number, self._count_window)
-                    if ended is Ended.STOPPED and not self._end.is_set():  # by a SIGTERM that was not ours
+                    if ended is Ended.STOPPED and not self.ends:  # by a SIGTERM that was not ours
                         raise EOFError
                     self._enter(shard, ended)
                 except EOFError:
                     died, process = process, None
                     self._drop(died)
-                    if not self._end.is_set():
+                    if not self.ends:
                         with self._lock:
                             self._queue.lose(shard, died.failure())
-        except Exception as caught:
-            error = caught
         finally:
-            self._news.put(error)
             if process is not None:
                 self._drop(process)
-
-    def _over(self) -> bool:
-        with self._lock:
-            return self._tally.shards == self._total
 
     def _take(self) -> Shard | None:
         with self._lock:
@@ -210,7 +188,7 @@ class _Runner:
         process = WorkerProcess(self._where, self._identity)
         with self._lock:
             self._processes.append(process)
-        if self._end.is_set():
+        if self.ends:
             process.kill()
         return process
 
