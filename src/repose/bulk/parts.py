@@ -2,87 +2,76 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, TypeAlias
 
 from repose.bulk.inputs import Record, Window
 from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
 
-
-class PartWriter(Protocol):
-    """A part under its temporary name."""
-
-    def write(self, window: Window, results: Sequence[Result]) -> int:
-        """How many lines, records or rows were written."""
+WritePart: TypeAlias = Callable[[Window, Sequence[Result]], int]
+"""Writes what came of a window; gives how many lines, records or rows that were."""
 
 
 @contextlib.contextmanager
-def part_writer(path: Path, job: Job) -> Iterator[PartWriter]:
-    """Writes a part of that job's kind. Raises OSError."""
+def part_writer(path: Path, job: Job) -> Iterator[WritePart]:
+    """Within, writes a part of that job's kind. Raises OSError."""
     if job.suffix == ".parquet":
-        with _ParquetWriter(path, job) as writer:
-            yield writer
+        with _row_writer(path, job) as write:
+            yield write
     else:
         with path.open("wb") as file:
-            yield _LineWriter(file, job)
+            yield partial(_write_lines, file, job)
 
 
-class _LineWriter:
-    def __init__(self, file: BinaryIO, job: Job) -> None:
-        self._file, self._job = file, job
-
-    def write(self, window: Window, results: Sequence[Result]) -> int:
-        lines: list[str] = []
-        for record, result in zip(window.records, results, strict=True):
-            if result.failure is None or self._job.failed == "keep":
-                lines += [self._record_line(record, result)] if self._job.suffix == ".jsonl" else result.lines
-        self._file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
-        return len(lines)
-
-    def _record_line(self, record: Record, result: Result) -> str:
-        """The record as it was written with its new fields; why it failed only where it did. A line that is no record,
-        or one with a field that is added, is the field "line" of one."""
-        new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
-        old = record.fields or {}
-        if record.fields is None and record.written:
-            new = {"line": record.written, **new}
-        added = json.dumps(new, ensure_ascii=False)
-        try:
-            added.encode()
-        except UnicodeEncodeError:  # half a surrogate pair
-            added = json.dumps(new)
-        return record.written.removesuffix("}").rstrip() + ", " + added[1:] if old else added
+def _write_lines(file: BinaryIO, job: Job, window: Window, results: Sequence[Result]) -> int:
+    lines: list[str] = []
+    for record, result in zip(window.records, results, strict=True):
+        if result.failure is None or job.failed == "keep":
+            lines += [_record_line(record, result)] if job.suffix == ".jsonl" else result.lines
+    file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
+    return len(lines)
 
 
-class _ParquetWriter:
+def _record_line(record: Record, result: Result) -> str:
+    """The record as it was written with its new fields; why it failed only where it did. A line that is no record, or
+    one with a field that is added, is the field "line" of one."""
+    new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
+    old = record.fields or {}
+    if record.fields is None and record.written:
+        new = {"line": record.written, **new}
+    added = json.dumps(new, ensure_ascii=False)
+    try:
+        added.encode()
+    except UnicodeEncodeError:  # half a surrogate pair
+        added = json.dumps(new)
+    return record.written.removesuffix("}").rstrip() + ", " + added[1:] if old else added
+
+
+@contextlib.contextmanager
+def _row_writer(path: Path, job: Job) -> Iterator[WritePart]:
     """Opened with the first window, which has the columns of the input."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
 
-    def __init__(self, path: Path, job: Job) -> None:
-        self._path, self._job = path, job
-        self._writer: Any = None
+    with contextlib.ExitStack() as stack:
+        writer: Any = None
 
-    def __enter__(self) -> "_ParquetWriter":
-        return self
+        def write(window: Window, results: Sequence[Result]) -> int:
+            nonlocal writer
+            table = pa.Table.from_batches([window.batch])
+            for name, kind in _columns(job):
+                table = table.append_column(name, pa.array([result.fields[name] for result in results], kind))
+            if job.failed == "drop":
+                table = table.filter(pa.array([result.failure is None for result in results]))
+            if writer is None:
+                writer = stack.enter_context(ParquetWriter(path, table.schema))
+            writer.write_table(table)
+            return len(table)
 
-    def __exit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def write(self, window: Window, results: Sequence[Result]) -> int:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetWriter
-
-        table = pa.Table.from_batches([window.batch])
-        for name, kind in _columns(self._job):
-            table = table.append_column(name, pa.array([result.fields[name] for result in results], kind))
-        if self._job.failed == "drop":
-            table = table.filter(pa.array([result.failure is None for result in results]))
-        if self._writer is None:
-            self._writer = ParquetWriter(self._path, table.schema)
-        self._writer.write_table(table)
-        return len(table)
+        yield write
 
 
 def _columns(job: Job) -> list[tuple[str, Any]]:

@@ -117,10 +117,10 @@ def _write(
     began, lines, written, tokens, too_long = time.monotonic(), 0, 0, 0, 0
     failed: Counter[str] = Counter()
     with store.replacing(plan.part(shard)) as temporary:
-        with part_writer(temporary, plan.job) as writer:
+        with part_writer(temporary, plan.job) as write:
             for window in plan.windows(store, shard):
                 results = work(window.records, shard.line + lines)
-                written += writer.write(window, results)
+                written += write(window, results)
                 lines += len(results)
                 read = sum(result.tokens for result in results)
                 tokens += read
