@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from repose.decoding.parts import Part, is_wide
 
 if TYPE_CHECKING:
-    from repose.decoding.translator import Translation, Translator
+    from repose.data.tokenizer import Tokenizer
+    from repose.decoding.translator import Translation
 
 Span = tuple[int, int]
 """Characters: the first, and the one after the last."""
@@ -67,10 +68,9 @@ class Spans:
     """Gives the spans that tokens of a translation have in its text."""
 
     @classmethod
-    def of(cls, translator: "Translator") -> "Spans":
-        """The spans that a translator's tokenizers give."""
-        target = translator.tgt_tokenizer
-        return cls(translator.src_tokenizer.spans, lambda tokens: target.decoded_spans(target.ids(tokens)))
+    def of(cls, src: "Tokenizer", tgt: "Tokenizer") -> "Spans":
+        """The spans that a model's tokenizers give."""
+        return cls(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens)))
 
 
 def for_placement(translation: "Translation") -> "Translation":

@@ -42,7 +42,8 @@ class Reader:
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
         """The reader of a translator; `to` is the target language that it is asked for by a tag, if any."""
-        return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, Spans.of(translator))
+        spans = Spans.of(translator.src_tokenizer, translator.tgt_tokenizer)
+        return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, spans)
 
     def parts(self, segment: Segment) -> Parts:
         """A segment as it is read: no sentence goes on beyond one of its ends."""

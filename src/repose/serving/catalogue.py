@@ -153,7 +153,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         also=tuple(taught(config)[1:]),
         lengths=Lengths.of(src, config, limit, tagged=config.get("tag") is not None),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
-        spans=Spans(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens))),
+        spans=Spans.of(src, tgt),
         about=_about(path, files),
         beam_size=config.get("decoding", {}).get("beam_size", DEFAULTS.beam_size),
         stamp=stamp,

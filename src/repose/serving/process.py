@@ -39,13 +39,12 @@ def main() -> None:
 def answers(translator: Any, batch: Batch) -> list[Answer]:
     """One answer for each sentence, in order. Raises what the translator raises."""
     how = batch.how
-    told_to = {} if how.tag is None else {"to": how.tag}
     translations = translator.translate(
         list(batch.sentences),
         beam_size=how.beam_size,
         num_hypotheses=how.num_hypotheses,
         attention=how.explain or how.attention,
-        **told_to,
+        to=how.tag,
     )
     return [_answer(translator, sentence, t, how) for sentence, t in zip(batch.sentences, translations, strict=True)]
 
@@ -78,7 +77,7 @@ def _explained(translator: Any, sentence: str, translation: Any, tag: str | None
         attention=[
             [[[round(x, DIGITS) for x in row] for row in head] for head in layer] for layer in attention.tolist()
         ],
-        src_spans=token_spans(sentence, len(src_ids), Spans.of(translator)),
+        src_spans=token_spans(sentence, len(src_ids), Spans.of(src, tgt)),
         tgt_spans=[*spans, *[(spans[-1][1],) * 2 if spans else (0, 0)] * best.finished],
     )
 
