@@ -84,7 +84,7 @@ def read_text(
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
     if not mark and (order := order_of_utf_16(data[:_LOOKED_AT].split(b"\n")[0])):
         raise DataError(f"the file is in UTF-16 without its mark: convert it with `iconv -f utf-16{order} -t utf-8`")
-    label, declared = {"html": _declared, "xhtml": _declared_in_xml}.get(markup or "", _says_nothing)(data)
+    label, declared = ("", "utf-8") if markup is None else _declared(data, markup)
     candidates = [encoding] if encoding else [declared, "utf-8"]
     if declared == "cp1252" and markup == "html":
         candidates.append("latin-1")  # has every byte, as browsers' has
@@ -100,30 +100,20 @@ def read_text(
     )
 
 
-def _says_nothing(_: bytes) -> tuple[str, str]:
-    return "", "utf-8"
-
-
-def _declared_in_xml(data: bytes) -> tuple[str, str]:
-    """Of XHTML, in which a page's own words for it count nothing."""
-    found = _XML_ENCODING.match(data)
-    label = found[1].decode().lower() if found else "utf-8"
-    try:
-        name = codecs.lookup(label).name
-    except LookupError:
-        return label, "utf-8"
-    return label, name if name in _DECLARED else "utf-8"
-
-
-def _declared(data: bytes) -> tuple[str, str]:
-    """What a page calls its encoding, and what browsers mean by that, by Python's name.
+def _declared(data: bytes, markup: Literal["html", "xhtml"]) -> tuple[str, str]:
+    """What a page calls its encoding, and that by Python's name: of HTML what browsers mean by it; of XHTML, in which a
+    page's own words for it count nothing, what its first line says.
 
     UTF-8 where it says nothing, or names an encoding that no page can be in.
     """
-    found = _CHARSET.search(data[:_LOOKED_AT]) or _XML_ENCODING.match(data)
+    is_html = markup == "html"
+    found = (_CHARSET.search(data[:_LOOKED_AT]) if is_html else None) or _XML_ENCODING.match(data)
     label = found[1].decode().lower() if found else "utf-8"
+    known = _OTHER_LABELS.get(label, re.sub("^(x-)+", "", label)) if is_html else label
     try:
-        name = codecs.lookup(_OTHER_LABELS.get(label, re.sub("^(x-)+", "", label))).name
+        name = codecs.lookup(known).name
     except LookupError:
         return label, "utf-8"
-    return label, _TO_BROWSERS.get(name, name) if name in _DECLARED else "utf-8"
+    if name not in _DECLARED:
+        return label, "utf-8"
+    return label, _TO_BROWSERS.get(name, name) if is_html else name
