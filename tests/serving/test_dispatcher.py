@@ -236,7 +236,7 @@ def test_sentences_that_are_cut_are_counted() -> None:
 
     async def test(dispatcher: Dispatcher) -> None:
         texts = ["word " * 30, "short", "word " * 40]
-        answers = await in_turn(dispatcher, model.lengths, HOW, texts, [model.size(text) for text in texts])
+        answers = await in_turn(dispatcher, model, HOW, texts)
         assert [answer.truncated for answer in answers] == [True, False, True]
 
     with_dispatcher(test, metrics=metrics)
@@ -337,7 +337,7 @@ def test_without_a_worker_that_could_be_started_nobody_is_kept_waiting(
             with pytest.raises(RequestError) as caught:
                 await one
             assert caught.value.status == 503
-        for again in (say(dispatcher, "b"), in_turn(dispatcher, served("a", "b").lengths, HOW, ["b"], [3])):
+        for again in (say(dispatcher, "b"), in_turn(dispatcher, served("a", "b"), HOW, ["b"])):
             with pytest.raises(RequestError):
                 await again
         assert samples(dispatcher._metrics)["repose_queue_tokens"] == 0

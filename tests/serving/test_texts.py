@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from stub_server import served
 
 from repose.data.input_warning import input_warning
-from repose.decoding.parts import Part
+from repose.decoding.parts import Part, Parts
 from repose.serving.catalogue import Direction
 from repose.serving.messages import Answer
-from repose.serving.texts import _ONE_SENTENCE, SplitText, further, split, texts_of
+from repose.serving.texts import _ONE_SENTENCE, further, split, texts_of
 
 LETTERS = st.text("abcdeXYZáçñöß ,'-.!?", max_size=60)
 
@@ -26,18 +26,17 @@ def test_what_is_taken_for_one_sentence_is_one_to_the_splitter(language: str, te
 def test_nothing_of_a_text_is_lost(text: str) -> None:
     whole = split(Direction("pt", "en", served("pt", "en"), 0, None), text)
     assert "".join(map("".join, whole.parts)) == text
-    assert len(whole.sentences) == len(whole.num_tokens)
 
 
 def test_a_sentence_without_so_many_translations_has_its_best() -> None:
-    whole = SplitText((Part("", "One.", " "), Part("", "Two.", "")), False, (3, 3))
+    whole = Parts((Part("", "One.", " "), Part("", "Two.", "")), False)
     answers = [Answer(("Un.", "Uno.", "Una.")), Answer(("Deux.", "Dos."))]
     assert texts_of(whole, answers, 1) == ["Uno.", "Dos."]
     assert texts_of(whole, answers, 2) == ["Una.", "Deux."]
 
 
 def test_alternatives_are_neither_empty_nor_the_best_nor_twice_there() -> None:
-    whole = SplitText((Part("", "One.", ""),), False, (3,))
+    whole = Parts((Part("", "One.", ""),), False)
     answer = Answer(("Un.", "", "Uno.", "Un.", "Uno.", " ", "Una."))
     assert further(whole, [answer], 6) == {"Uno.": 2, "Una.": 6}
 

@@ -144,7 +144,6 @@ async def _translate(
         how = How(direction.place, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
-        num_tokens: list[int] = await _in_thread(list, map(model.size, sentences))
-        answers |= zip(places, await in_turn(dispatcher, model.lengths, how, sentences, num_tokens), strict=True)
+        answers |= zip(places, await in_turn(dispatcher, model, how, sentences), strict=True)
     remaining = (answers[place] for place in range(len(all_sentences)))
     return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from repose.data.token_labels import CONTINUES
-from repose.decoding.parts import put_together
+from repose.decoding.parts import Parts, put_together
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction
 from repose.serving.dispatcher import Dispatcher
 from repose.serving.messages import DIGITS, Answer
-from repose.serving.texts import SplitText, further, how_to, in_turn, joined, split, texts_of, warnings_of
+from repose.serving.texts import further, how_to, in_turn, joined, split, texts_of, warnings_of
 
 
 async def explain(
@@ -26,7 +26,7 @@ async def explain(
     translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
     whole = split(direction, text)
     how = replace(how_to(direction, beam_size, alternatives), explain=True)
-    answers = await in_turn(dispatcher, direction.model.lengths, how, whole.sentences, whole.num_tokens)
+    answers = await in_turn(dispatcher, direction.model, how, whole.sentences)
     return {
         "translatedText": joined(whole, answers, 0),
         "sentences": _sentences(whole, answers, heads=heads),
@@ -35,7 +35,7 @@ async def explain(
     }
 
 
-def _alternatives(whole: SplitText, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
+def _alternatives(whole: Parts, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
     """Each text once, with the sum of its sentences' scores."""
     found = []
     for text, rank in further(whole, answers, number).items():
@@ -53,7 +53,7 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
     ]
 
 
-def _sentences(whole: SplitText, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
+def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
     """Offsets are in characters (code points) of the request's text and of the whole translation."""
     sentences, texts = [], texts_of(whole, answers, 0)
     src_at = 0

@@ -8,15 +8,14 @@ from typing import TypeVar
 
 from repose.data.input_warning import input_warning
 from repose.data.language import base_code
-from repose.decoding.lengths import Lengths
 from repose.decoding.parts import Part, Parts, parts_of, put_together
-from repose.serving.catalogue import Direction
+from repose.documents.segment import LINE
+from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.dispatcher import Dispatcher
 from repose.serving.languages import canonical
 from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)?")
 _ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[A-Za-z\u00c0-\u024f])?[.!?]?")
 """What no splitter would split: most of what a page sends while somebody is typing."""
 _INLINE = 2_000
@@ -24,14 +23,6 @@ _INLINE = 2_000
 _SENTENCES_AT_ONCE = 256
 """Sentences of a request that are in the queue at once, so that others' come between."""
 _LEAST_BEAM = 4
-
-
-@dataclass(frozen=True)
-class SplitText(Parts):
-    """A text as a model reads it, with the lengths of its sentences."""
-
-    num_tokens: tuple[int, ...]
-    """About how many tokens each of `sentences` has."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +36,13 @@ class TranslatedText:
     """Sentences about input that the model was not made for."""
 
 
-def split(direction: Direction, text: str) -> SplitText:
+def split(direction: Direction, text: str) -> Parts:
     """Lines, then sentences, then, where one is longer than nearly all of the training's, clauses. Nothing is lost."""
-    model, stays_whole = direction.model, direction.model.lengths.stays_whole
+    stays_whole = direction.model.lengths.stays_whole
     if _ONE_SENTENCE.fullmatch(text) and stays_whole(text):
-        whole = Parts((Part("", text, ""),), False)
-    else:
-        lines = [parts_of(line, base_code(direction.source), stays_whole) for line in _LINE.findall(text) if line]
-        whole = Parts.together(lines)
-    return SplitText(whole.parts, whole.too_long, tuple(map(model.size, whole.sentences)))
+        return Parts((Part("", text, ""),), False)
+    lines = [parts_of(line, base_code(direction.source), stays_whole) for line in LINE.findall(text) if line]
+    return Parts.together(lines)
 
 
 def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
@@ -76,9 +65,7 @@ async def translate_texts(
     whole = await _done(size, lambda: [split(direction, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
     sentences = [sentence for one in whole for sentence in one.sentences]
-    answers = iter(
-        await in_turn(dispatcher, direction.model.lengths, how, sentences, [n for one in whole for n in one.num_tokens])
-    )
+    answers = iter(await in_turn(dispatcher, direction.model, how, sentences))
     return await _done(
         size,
         lambda: [
@@ -88,9 +75,7 @@ async def translate_texts(
     )
 
 
-async def in_turn(
-    dispatcher: Dispatcher, lengths: Lengths, how: How, sentences: Sequence[str], num_tokens: Sequence[int]
-) -> list[Answer]:
+async def in_turn(dispatcher: Dispatcher, model: ServedModel, how: How, sentences: Sequence[str]) -> list[Answer]:
     """The answers of any number of sentences, some of which are in the queue at once.
 
     A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
@@ -98,6 +83,8 @@ async def in_turn(
     if not sentences:
         return []
     answers: list[Answer] = []
+    lengths = model.lengths
+    num_tokens = await _done(sum(map(len, sentences)), lambda: list(map(model.size, sentences)))
     read_tokens = [min(number, lengths.longest) for number in num_tokens]
     with dispatcher.promised(sum(read_tokens)) as translated:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
@@ -118,7 +105,7 @@ async def _done(size: int, work: Callable[[], T]) -> T:
 
 
 def _translated(
-    direction: Direction, text: str, whole: SplitText, answers: Sequence[Answer], alternatives: int
+    direction: Direction, text: str, whole: Parts, answers: Sequence[Answer], alternatives: int
 ) -> TranslatedText:
     best = joined(whole, answers, 0)
     warnings = warnings_of(direction, text, answers, too_long=whole.too_long)
@@ -145,7 +132,7 @@ def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, t
     return warnings
 
 
-def further(whole: SplitText, answers: Sequence[Answer], number: int) -> dict[str, int]:
+def further(whole: Parts, answers: Sequence[Answer], number: int) -> dict[str, int]:
     """The translations of so many ranks after the best, each once and with its rank, without it and empty ones."""
     found: dict[str, int] = {}
     for rank in range(1, number + 1):
@@ -154,12 +141,12 @@ def further(whole: SplitText, answers: Sequence[Answer], number: int) -> dict[st
     return {text: rank for text, rank in found.items() if text.strip() and text != best}
 
 
-def joined(whole: SplitText, answers: Sequence[Answer], rank: int) -> str:
+def joined(whole: Parts, answers: Sequence[Answer], rank: int) -> str:
     """The translation of that rank of every sentence that has so many, else its best."""
     return put_together(texts_of(whole, answers, rank), whole.parts)
 
 
-def texts_of(whole: SplitText, answers: Sequence[Answer], rank: int) -> list[str]:
+def texts_of(whole: Parts, answers: Sequence[Answer], rank: int) -> list[str]:
     """What `joined` puts together: what becomes of each part."""
     return [
         part.text if answer is None else answer.texts[rank if rank < len(answer.texts) else 0]
