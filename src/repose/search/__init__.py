@@ -1,7 +1,7 @@
-"""Search for settings: many trials, compared on the validation set, most of them not trained to the end.
+"""Search for settings: many short trainings (trials), compared on the validation set; only the best are completed.
 
-file.py                     the table [search] of an experiment file: what is searched, and how
-study.py                    which settings are tried next, and which trials go on to the next rung
-run.py                      running the trials, each in a process and a run directory of its own
-result.py                   what came of them, as JSON, as Markdown and as a table
+file.py                     the table [search] of an experiment file: which settings to try, and how
+study.py                    which settings to try next, and which trials go on to the next rung
+run.py                      run the trials, each in its own process and run directory
+result.py                   the result, as JSON, Markdown and a table
 """

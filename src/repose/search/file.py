@@ -1,4 +1,4 @@
-"""The table [search] of an experiment file: what is searched, by what figure, and how far trials are trained."""
+"""Read the table [search] of an experiment file: which settings to try, how to judge them, how long to train each."""
 
 import itertools
 import math
@@ -39,42 +39,42 @@ from repose.system.numbers import is_real
 from repose.system.terminal import quoted
 
 OBJECTIVES = {"loss": "tf_loss", "chrf": "chrf", "bleu": "bleu"}
-"""What a trial can be judged by, and its figure in the records of validations."""
+"""What trials can be judged by, and the name of that figure in the validation records."""
 _KEYS = ("about", "trials", "rungs", "reduction", "objective", "seed", "presets", "systems", "vary")
 _RANGE_KEYS = ("from", "to", "log")
 _OF_VALIDATION = {f"training.{field}" for field in ("init_from", "long_pairs", "max_src_tokens", "max_tgt_tokens")}
-"""What decides over the pieces of the validation set and which of its sentences are left out."""
+"""Settings that change how the validation set is tokenised, or which of its sentences are left out."""
 _DIGITS = 3
 _LARGEST = sys.float_info.max
 _MOST_TRIED = 1000
 
 Value = str | int | float
-"""A value of an axis: a label of a list, or a number of a range."""
+"""A value to try: a label from a list, or a number from a range."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers between two, both included."""
+    """A range of numbers, both ends included."""
 
     name: str
-    """The name of its setting, without the section where that is plain."""
+    """The setting's name, without its section where that is unambiguous."""
     setting: str
-    """section.field"""
+    """The setting as `section.field`."""
     low: int | float
     high: int | float
     log: bool
-    """Whether numbers are drawn evenly by their logarithm."""
+    """Draw numbers uniformly on a logarithmic scale."""
     is_whole: bool
-    """Whether they are whole numbers, as the setting's are."""
+    """The setting takes whole numbers only."""
 
     def rounded(self, drawn: float) -> int | float:
-        """The number as a setting: three digits of one that is not whole say all that a search can know."""
+        """Round a drawn number: to a whole one if needed, else to three digits, as precise as a search gets."""
         return int(drawn) if self.is_whole else min(max(float(f"{drawn:.{_DIGITS}g}"), self.low), self.high)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """A search file, read."""
+    """A search, as its file describes it."""
 
     name: str
     about: str
@@ -82,24 +82,24 @@ class Search:
     ranges: tuple[Range, ...]
     trials: int
     rungs: tuple[int, ...]
-    """Epochs after which trials are compared; the last are those of the whole training."""
+    """Epochs after which trials are compared; the last entry is a complete training."""
     reduction: int
-    """One of so many trials goes on from a rung to the next."""
+    """One in this many trials goes on from a rung to the next."""
     objective: str
     """A key of `OBJECTIVES`."""
     seed: int
-    """Seed of what is drawn; the trainings' is `training.seed`."""
+    """Seed for drawing settings; trainings use `training.seed`."""
     base: Layer
     over: Layer
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The names of what is searched."""
+        """Names of the settings that vary."""
         return (*(axis.name for axis in self.lists), *(one.name for one in self.ranges))
 
     @property
     def combinations(self) -> int | None:
-        """How many there are; None where a range has no end of numbers."""
+        """Number of combinations; None if a range of real numbers makes it infinite."""
         whole = [one for one in self.ranges if one.is_whole]
         if len(whole) < len(self.ranges):
             return None
@@ -111,21 +111,21 @@ class Search:
 
     @property
     def metric(self) -> str:
-        """The figure of a validation."""
+        """Name of the objective's figure in a validation record."""
         return OBJECTIVES[self.objective]
 
     def choices(self, values: Mapping[str, Value]) -> list[Choice]:
-        """What the values of one trial set."""
+        """Return the settings that one trial's values stand for."""
         listed = [next(c for c in axis.choices if c.label == values[axis.name]) for axis in self.lists]
         drawn = [(one, one.rounded(float(values[one.name]))) for one in self.ranges]
         return listed + [Choice(label_of(v), settings_of({one.setting: v}, one.name)) for one, v in drawn]
 
     def shown(self, values: Mapping[str, Value]) -> dict[str, str]:
-        """The values as people read them, by the name of the axis."""
+        """Return the values as text to show, by the name of the setting."""
         return dict(zip(self.settings, (choice.label for choice in self.choices(values)), strict=True))
 
     def experiment(self, values: Mapping[str, Value]) -> Experiment:
-        """The training of one trial. Raises ConfigError for settings that cannot stand together."""
+        """Return one trial's experiment. Raises ConfigError for settings that cannot be combined."""
         choices = self.choices(values)
         check_no_two_set_one(choices, " ".join(choice.label for choice in choices))
         seed = self.base.tables.get("training", {}).get("seed", 0)
@@ -134,7 +134,7 @@ class Search:
         return replace(found, training=_without_patience(found.training, self))
 
     def stand(self, values: Mapping[str, Value]) -> bool:
-        """Whether settings can stand together."""
+        """Return whether these settings can be combined."""
         try:
             self.experiment(values)
         except ConfigError:
@@ -142,11 +142,11 @@ class Search:
         return True
 
     def example(self) -> Experiment:
-        """The training of the first combination that can stand. Raises ConfigError where none of many can."""
+        """Return the experiment of the first valid combination. Raises ConfigError if there is none among many."""
         return next(self._standing())
 
     def examples(self) -> list[Experiment]:
-        """Such a training for each corpus that is searched. Raises ConfigError where no combination can stand."""
+        """Return one valid experiment for each corpus. Raises ConfigError if no combination is valid."""
         if "corpus" not in _sections(settings_of_axes(self.lists)):
             return [self.example()]
         found: dict[CorpusConfig, Experiment] = {}
@@ -155,9 +155,9 @@ class Search:
         return list(found.values())
 
     def _standing(self) -> Iterator[Experiment]:
-        """The trainings of those of the first combinations that can stand. Raises ConfigError where none can."""
+        """Yield the experiments of the valid ones among the first combinations. Raises ConfigError if there is none."""
         lows: dict[str, Value] = {one.name: one.low for one in self.ranges}
-        # Corpora vary fastest, so that each of them is among the first.
+        # Corpora vary fastest, so that the first combinations include each of them.
         lists = sorted(self.lists, key=lambda axis: "corpus" in _sections(settings_of_axes([axis])))
         labels = itertools.product(*([(axis.name, c.label) for c in axis.choices] for axis in lists))
         refused: list[ConfigError] = []
@@ -174,7 +174,7 @@ class Search:
             raise refused[0]
 
     def overrides(self, values: Mapping[str, Value]) -> list[str]:
-        """The settings of these values as `--preset` and `--set` take them in a shell, whatever folder it is in."""
+        """Return these values as `--preset` and `--set` options for a shell, valid in any folder."""
         words: list[str] = []
         for choice in self.choices(values):
             words += [] if choice.preset is None else [f"--preset {quoted(choice.preset)}"]
@@ -188,7 +188,7 @@ class Search:
 
 
 def _without_patience(training: TrainingConfig, search: Search) -> TrainingConfig:
-    """The halving decides what ends early. Translations are made at rungs, where the objective asks for them."""
+    """Turn off early stopping, as halving decides which trials end; translate at rungs, if the objective needs it."""
     every = training.bleu_every_epochs
     if search.objective != "loss" and training.best_by != "chrf":
         every = math.gcd(*search.rungs)
@@ -196,7 +196,7 @@ def _without_patience(training: TrainingConfig, search: Search) -> TrainingConfi
 
 
 def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int | None = None) -> Search:
-    """The search of a file. `trials` stands for the file's. Raises ConfigError, with one sentence."""
+    """Read a search file. `trials` replaces the number in the file. Raises ConfigError, with one sentence."""
     layer, name, file = file_layer(path), Path(path).stem, str(path)
     if layer.search is None:
         raise ConfigError(f"{file} has no table [search]: name the settings to search in [search.vary]")
@@ -242,7 +242,7 @@ def _is_range(value: Any) -> bool:
 def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any]) -> Range:
     place = f"{where} vary.{key}"
     check_keys(value, _RANGE_KEYS, place)
-    settings_of({key: 0}, place, "search")  # which refuses what is no setting
+    settings_of({key: 0}, place, "search")  # raises ConfigError for an unknown setting
     ends: tuple[Any, Any] = (value.get("from"), value.get("to"))
     (low, high), log = ends, value.get("log", False)
     numbers = all(is_real(end) and abs(end) <= _LARGEST for end in ends)
@@ -256,7 +256,7 @@ def _range(key: str, value: dict[str, Any], where: str, varied: Mapping[str, Any
 
 
 def _is_whole(key: str, low: float, high: float, place: str) -> bool:
-    """Whether a setting takes whole numbers alone; one that takes both goes by how the ends are written."""
+    """Return whether to draw whole numbers: if a setting takes both kinds, the way its ends are written decides."""
     section, _, field = key.partition(".")
     infos = field_infos(section)
     if field not in infos:
@@ -276,15 +276,15 @@ def _is_whole(key: str, low: float, high: float, place: str) -> bool:
 
 
 def _admits(annotation: Any, kind: type) -> bool:
-    """Whether values of a type stand somewhere in an annotation, such as `Annotated[int, ...] | None`."""
+    """Return whether an annotation such as `Annotated[int, ...] | None` allows values of this type."""
     return annotation is kind or any(_admits(part, kind) for part in get_args(annotation))
 
 
 def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) -> tuple[int, ...]:
-    """Epochs: those of the training, a `reduction`-th of them before, and so on."""
+    """Return the epochs of each rung: the last is the whole training, each earlier one a `reduction`-th of the next."""
     if training.epochs is None:
         raise ConfigError(f"{where} counts in epochs: set training.epochs, those of a trial that goes to its end")
-    number = min(number, training.epochs.bit_length() + 1)  # of more, the first would have less than an epoch each
+    number = min(number, training.epochs.bit_length() + 1)  # with more rungs, the first would be shorter than an epoch
     first = max(1, training.epochs // reduction ** (number - 1))
     before = (first * reduction**rung for rung in range(number - 1))
     return (*(epochs for epochs in before if epochs < training.epochs), training.epochs)
@@ -295,18 +295,18 @@ def _sections(settings: Iterable[str]) -> set[str]:
 
 
 def _searched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
-    """section.field of all that is searched."""
+    """Return all settings that vary, as `section.field`."""
     return settings_of_axes(lists) | {one.setting for one in ranges}
 
 
 def _differing(lists: Sequence[Axis], ranges: Sequence[Range]) -> list[str]:
-    """What is searched in that decides over which tokens of which sentences a validation loss is taken."""
+    """Return the searched settings that make validation losses incomparable: they change its tokens or sentences."""
     searched = _searched(lists, ranges)
     return sorted(_sections(searched) & {"tokenizer", "corpus"}) + sorted(searched & _OF_VALIDATION)
 
 
 def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], where: str) -> str:
-    """What was asked for; else chrF where losses are of different tokens and cannot be compared, and the loss."""
+    """Return the requested objective. By default, the loss; chrF if losses are over different tokens."""
     if differ and not TASK_SETTINGS[training.task].translates:
         raise ConfigError(
             f"{where} varies {' and '.join(differ)}: losses of different tokens cannot be compared, and "
@@ -327,7 +327,7 @@ def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], wher
 
 
 def _check_looks_back(experiment: Experiment, search: Search) -> None:
-    """Raises ConfigError for a trial whose loss says nothing: its decoder sees what it should predict."""
+    """Raise ConfigError if losses mean nothing because the decoder sees the tokens that it should predict."""
     if search.objective == "loss" and experiment.looks_ahead:
         raise ConfigError(
             "the model's decoder looks ahead at the token that it should predict, so that its loss cannot be compared: "
@@ -336,14 +336,14 @@ def _check_looks_back(experiment: Experiment, search: Search) -> None:
 
 
 def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
-    """Trials are compared after whole epochs, which nothing else may cut."""
+    """Raise ConfigError if another limit could end a trial within an epoch: trials are compared after whole epochs."""
     for field in ("updates", "max_hours", "validate_every_updates"):
         if getattr(training, field) is not None:
             raise ConfigError(f"{where} counts in epochs: leave training.{field} out")
     deciding = ("epochs", "updates", "max_hours", "validate_every_updates", "patience", "best_by", "bleu_sentences")
     why = {f"training.{name}": "decides how trials are compared" for name in deciding}
     why["tokenizer.lowercase"] = "decides how trials are compared"
-    # Translations of the validation set are greedy while a model is trained.
+    # During training, the validation set is translated greedily.
     idle = [f"decoding.{one.name}" for one in fields(DecodingConfig) if one.name != "max_extra_tokens"]
     idle += [f"training.{name}" for name in ("bleu_every_epochs", "bleu_mean_over", "save_every_minutes")]
     why |= dict.fromkeys(idle, "changes nothing that trials are compared by")

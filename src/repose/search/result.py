@@ -1,4 +1,4 @@
-"""What a search came to: every trial with its rungs, why it ended, and what it cost; as JSON, Markdown and a table."""
+"""The result of a search: each trial's rungs, why it ended and what it cost; as JSON, Markdown and a table."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,30 +21,30 @@ _NAMES = {"loss": "validation loss", "chrf": f"chrF {_OF}", "bleu": f"BLEU {_OF}
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One trial, as it stands."""
+    """One trial and how far it has come."""
 
     number: int
     folder: str
-    """Its run directory, in the search's folder."""
+    """Name of its run directory within the search's folder."""
     settings: dict[str, str]
     overrides: list[str]
     """The settings as options of `repose train`."""
     state: str
-    """running (it can go on), stopped (at a rung), complete or failed."""
+    """running (it can continue), stopped (at a rung), complete or failed."""
     rungs: dict[int, float]
-    """Epochs to the objective's best figure so far."""
+    """Maps epochs to the objective's best value up to then."""
     verdict: Verdict | None
-    """How it stood where it was stopped."""
+    """Its rank at the rung where it was stopped."""
     message: str
     epochs: int
     updates: int
     seconds: float
-    """Seconds of training, by the clock."""
+    """Wall-clock seconds of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Updates, and seconds by the clock of each trial, summed."""
+    """Updates and wall-clock seconds, summed over trials."""
 
     updates: int
     seconds: float
@@ -52,36 +52,36 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A search, as it stands."""
+    """A search and its trials so far."""
 
     name: str
     about: str
     objective: str
     best_is_highest: bool
     best_by: str
-    """What trials keep their weights by: `training.best_by`."""
+    """The figure that decides which weights a trial keeps (`training.best_by`)."""
     rungs: tuple[int, ...]
     reduction: int
     planned: int
-    """Trials."""
+    """Number of trials to run."""
     combinations: int | None
-    """Combinations of all settings; None where there are infinitely many."""
+    """Number of combinations of all settings; None if infinite."""
     trials: tuple[Trial, ...]
     spent: Cost
     in_full: Cost | None
-    """What the same trials would have cost, each to its end, by the updates and seconds of its epochs; None before any
-    was trained."""
+    """Estimated cost of training all these trials to the end, from the cost of their epochs so far; None before any was
+    trained."""
 
     @property
     def best(self) -> Trial | None:
-        """The trial of the best figure among those that were trained to the end."""
+        """The best of the complete trials."""
         complete = [trial for trial in self.trials if trial.state == "complete"]
         sign = -1.0 if self.best_is_highest else 1.0
         return min(complete, key=lambda trial: sign * trial.rungs[self.rungs[-1]], default=None)
 
     @property
     def ranking(self) -> list[Trial]:
-        """The trials that came further first, among equals the better."""
+        """Trials by how far they came, then by their figure, best first."""
         sign = -1.0 if self.best_is_highest else 1.0
         worst = float("inf")
         return sorted(
@@ -90,7 +90,7 @@ class Result:
 
     @property
     def whole_space(self) -> Cost | None:
-        """What all combinations would have cost, by the mean of the trials; None where there are infinitely many."""
+        """Estimated cost of trying all combinations, from the mean trial; None if there are infinitely many."""
         trained = sum(trial.epochs > 0 for trial in self.trials)
         if self.combinations is None or self.in_full is None:
             return None
@@ -99,7 +99,7 @@ class Result:
 
 
 def result_of(search: Search, study: Study, folder: Path) -> Result:
-    """The search as it stands, by the study and the run directories."""
+    """Collect the current result from the study and the run directories."""
     trials = tuple(_trial(search, known, folder) for known in study.known())
     trained = [trial for trial in trials if trial.epochs]
     whole = search.rungs[-1]
@@ -143,20 +143,20 @@ def _trial(search: Search, known: Known, folder: Path) -> Trial:
 
 
 def write(result: Result, folder: Path) -> None:
-    """search.json and search.md. Raises WriteError."""
+    """Write search.json and search.md. Raises WriteError."""
     write_json(folder / JSON, to_json(result))
     write_file(folder / MARKDOWN, markdown(result, folder))
 
 
 def to_json(result: Result) -> dict[str, Any]:
-    """The numbers."""
+    """Return the result as JSON values."""
     best, whole = result.best, result.whole_space
     content = {**asdict(result), "best": None if best is None else best.number}
     return {**content, "whole_space": None if whole is None else asdict(whole)}
 
 
 def why(trial: Trial) -> str:
-    """Why a trial stands where it does, in a few words."""
+    """Say in a few words why a trial has the state that it has."""
     if trial.verdict is not None:
         v = trial.verdict
         return f"{_ordinal(v.rank)} of {v.of} after {counted(v.epochs, 'epoch')}"
@@ -165,7 +165,7 @@ def why(trial: Trial) -> str:
 
 
 def sentences(result: Result, folder: Path) -> list[str]:
-    """What came of it, what to do with it, and what it cost."""
+    """Return sentences on what was found, how to use it, and what it cost."""
     found = []
     if (best := result.best) is not None:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
@@ -200,7 +200,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
 
 
 def markdown(result: Result, folder: Path) -> str:
-    """The page."""
+    """Return the Markdown page."""
     head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
     after = " and ".join(map(str, result.rungs[:-1]))
     rule = (
@@ -220,7 +220,7 @@ def markdown(result: Result, folder: Path) -> str:
 
 
 def table(result: Result) -> "Table":
-    """The trials as a table for the terminal."""
+    """Return the trials as a table for the terminal."""
     columns, settings = _columns(result), len(result.trials[0].settings) if result.trials else 0
     figures = range(1 + settings, 1 + settings + len(result.rungs))
     right = [0, *figures, len(columns) - 2, len(columns) - 1]

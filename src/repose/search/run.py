@@ -1,4 +1,4 @@
-"""Running a search: trials as processes, each trained from rung to rung in a run directory of its own."""
+"""Run a search: each trial is a process that trains from rung to rung in its own run directory."""
 
 import json
 import threading
@@ -25,14 +25,14 @@ LOCK = ".search.lock"
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a trial's training is, by its run directory."""
+    """How far a trial's training has come, according to its run directory."""
 
     spent: Spent = NOTHING
     figures: tuple[tuple[int, float], ...] = ()
-    """Epochs and the objective's figure there."""
+    """Pairs of an epoch and the objective's value after it."""
 
     def best(self, epochs: int, *, highest: bool) -> float | None:
-        """The best figure up to an epoch whose own was measured; None before that."""
+        """Return the best figure up to this epoch; None if the epoch has not been validated yet."""
         found = [figure for epoch, figure in self.figures if epoch <= epochs]
         if self.spent.epochs < epochs or not found or epochs not in dict(self.figures):
             return None
@@ -40,12 +40,12 @@ class Reached:
 
 
 def folder_of(folder: Path, number: int) -> Path:
-    """The run directory of a trial."""
+    """Return the run directory of a trial."""
     return folder / f"trial-{number:03d}"
 
 
 def reached(path: Path, metric: str) -> Reached:
-    """How far the run directory of a trial is."""
+    """Read how far a trial has come from its run directory."""
     try:
         records = RunFolder(path).records(may_be_empty=True)
     except CheckpointError:
@@ -61,7 +61,7 @@ def reached(path: Path, metric: str) -> Reached:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Holds the search's folder. Raises BusyError where another process does."""
+    """Lock the search's folder. Raises BusyError if another process holds it."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with locked_or_busy(folder / LOCK, f"searches in {folder}: wait for it, stop it, or choose another --out"):
@@ -69,10 +69,10 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
-    """Prepare every corpus that is searched; the settings of each, as JSON, to the digests of what trials read.
+    """Prepare each corpus of the search. Returns its settings, as JSON, mapped to the digests of what trials read.
 
-    What is wrong with the first one is raised, so that it is said once; others that cannot be used are left out. Raises
-    ConfigError where trials would be compared on other sentences.
+    An error in the first corpus is raised here, so that it is reported once; other unusable corpora are left out.
+    Raises ConfigError if trials would be compared on different sentences.
     """
     from repose.runs.run import digests_of
     from repose.system.device import available_cores
@@ -99,7 +99,7 @@ def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
 
 @dataclass
 class Searcher:
-    """Follows trials from rung to rung until all are done, or a stop is asked for."""
+    """Trains trials from rung to rung until all are done or a stop is requested."""
 
     search: Search
     study: Study
@@ -114,7 +114,7 @@ class Searcher:
         self.errors: list[BaseException] = []
 
     def run(self) -> bool:
-        """Whether all trials came to their ends. Errors that are no trial's own are raised."""
+        """Run all trials; return whether all of them ended. Errors that do not belong to one trial are raised."""
         with stopping(self.stop, self.kill.set):
             in_places(self.share, self._work)
         if self.errors:
@@ -142,7 +142,7 @@ class Searcher:
             return
         for epochs in self.search.rungs:
             if epochs < max(trial.rungs, default=0):
-                continue  # at the last that it reached, it may have been killed before it was told
+                continue  # it may have been killed before it could report the last rung that it reached
             figure = trial.rungs[epochs] if epochs in trial.rungs else self._figure(path, epochs)
             if figure is None:
                 self.say(f"{name} ({shown}): to epoch {epochs}")
@@ -164,8 +164,8 @@ class Searcher:
         return reached(path, self.search.metric).best(epochs, highest=self.search.best_is_highest)
 
     def _ended(self, trial: Known, state: CellState) -> None:
-        """What becomes of a trial whose process ended before its rung: nothing where it can go on, or
-        failed of what the next attempt may not meet."""
+        """Handle a trial whose process ended before its rung: leave it if it can be resumed, or if its failure may not
+        happen again."""
         if state.status == CellStatus.ELSEWHERE:
             self.say(f"trial {trial.number}: {state.message}")
         if state.status in (CellStatus.STOPPED, CellStatus.ELSEWHERE):

@@ -1,8 +1,8 @@
-"""The trials of a search as Optuna keeps them: what is drawn next, and who goes on to the next rung.
+"""The trials of a search, stored by Optuna: which settings to try next, and which trials go on to the next rung.
 
-Optuna draws (its tree-structured Parzen estimator, Bergstra et al. 2011) and keeps trials in a SQLite file. Rungs
-decide by asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): a trial goes on where it is among the best
-`reduction`-th of those that have reached the rung so far, so that nobody waits for the slowest.
+Optuna draws settings (with its tree-structured Parzen estimator, Bergstra et al. 2011) and keeps trials in a SQLite
+file. Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934) decides at each rung: a trial goes on if it is
+among the best `reduction`-th of those that have reached the rung so far, so no trial waits for the slowest.
 """
 
 import json
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 DATABASE = "search.db"
 _NAME = "search"
 _SECONDS = 60
-"""To wait for another process that writes the database."""
+"""How long to wait while another process writes to the database."""
 _MOST_LISTED = 100_000
-"""Combinations that are drawn from a list of all."""
+"""Up to this many combinations, draw from a list of all of them."""
 _MOST_DRAWN = 20
-"""Draws for a combination that was not tried before."""
+"""How often to draw again to find a combination that was not tried before."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How a trial stood at the rung where it was stopped."""
+    """A trial's rank at the rung where it was stopped."""
 
     epochs: int
     rank: int
-    """Its place, from 1, among those that had reached the rung."""
+    """Rank, from 1, among the trials that had reached the rung."""
     of: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spent:
-    """What a trial has cost; kept with it, since its folder may be deleted."""
+    """What a trial has cost; stored with the trial, because its folder may be deleted."""
 
     epochs: int = 0
-    """Whole ones, validated."""
+    """Complete, validated epochs."""
     updates: int = 0
     seconds: float = 0.0
     """Wall-clock time of training."""
@@ -59,26 +59,26 @@ NOTHING = Spent()
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """What the study knows of a trial."""
+    """A trial as the study has it."""
 
     number: int
     values: Mapping[str, Value]
     state: str
     """running, stopped, complete or failed."""
     rungs: Mapping[int, float]
-    """Epochs to the figure there."""
+    """Maps epochs to the figure there."""
     verdict: Verdict | None
     message: str
     """Why it failed."""
     spent: Spent = NOTHING
-    """Up to its last rung."""
+    """Cost up to its last rung."""
 
 
 class Study:
-    """The trials of one search, in its folder. May be asked from several threads."""
+    """The trials of one search, stored in its folder. Safe to use from several threads."""
 
     def __init__(self, search: Search, folder: Path) -> None:
-        """Raises ConfigError where Optuna is missing, CheckpointError where the folder holds another search."""
+        """Raises ConfigError if Optuna is missing, CheckpointError if the folder holds another search."""
         self._optuna = _imported()
         self._search, self._folder, self._lock = search, folder, threading.Lock()
         self._study = self._opened(folder)
@@ -91,7 +91,7 @@ class Study:
         path = folder / DATABASE
         try:
             connect = partial(sqlite3.connect, path.absolute(), timeout=_SECONDS, check_same_thread=False)
-            engine = {"creator": connect, "poolclass": NullPool}  # a URL could not spell every path
+            engine = {"creator": connect, "poolclass": NullPool}  # a URL cannot express every path
             storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs=engine)
             study = optuna.create_study(
                 storage=storage,
@@ -99,7 +99,7 @@ class Study:
                 load_if_exists=True,
                 direction="maximize" if search.best_is_highest else "minimize",
             )
-        except Exception as error:  # of SQLAlchemy, which is Optuna's
+        except Exception as error:  # an error of SQLAlchemy, which Optuna uses
             remedy = "restore it, or choose another --out"
             raise CheckpointError(f"{path} cannot be used ({type(error).__name__}): {remedy}") from error
         what = _identity(search)
@@ -120,7 +120,7 @@ class Study:
         return study
 
     def check_data(self, digests: Mapping[str, Mapping[str, str]]) -> None:
-        """Raises CheckpointError where trials of before read other data. `digests`: those of each corpus."""
+        """Raise CheckpointError if earlier trials read other data. `digests`: those of each corpus."""
         before = self._study.user_attrs.get("data", {})
         if self.known() and any(before.get(corpus, now) != now for corpus, now in digests.items()):
             raise CheckpointError(
@@ -133,7 +133,7 @@ class Study:
         return self._study.get_trials(deepcopy=False)
 
     def take(self) -> Known | None:
-        """A trial to go on with: one that an earlier call began, or a new one; None where all are taken."""
+        """Return a trial to train: an unfinished one of an earlier call, or a new one; None if all are taken."""
         with self._lock:
             if self._resumed:
                 return self._known(self._trials()[self._resumed.pop(0)])
@@ -147,17 +147,16 @@ class Study:
             return self._known(self._trials()[number])
 
     def _drawn(self, trials: "list[optuna.trial.FrozenTrial]", distributions: Mapping[str, Any]) -> dict[str, Value]:
-        """The values of the next trial, which can stand together; those of none before, unless ranges have hardly any
-        others left.
+        """Return valid values for the next trial, which no earlier trial had unless hardly any others are left.
 
-        They depend on the seed and the trials before alone.
+        They depend only on the seed and on the earlier trials.
         """
         optuna, search, combinations = self._optuna, self._search, self._search.combinations
         tried = [search.shown(_values(trial)) for trial in trials]
         can_be_listed = combinations is not None and combinations <= _MOST_LISTED
         if search.ranges or not can_be_listed:
             sampler = optuna.samplers.TPESampler(seed=(search.seed * 1_000_003 + len(trials)) % 2**32)
-            study = optuna.create_study(sampler=sampler, direction=self._study.direction)  # in memory: keeps nothing
+            study = optuna.create_study(sampler=sampler, direction=self._study.direction)  # in memory, not stored
             study.add_trials(trials)
             for _ in range(_MOST_DRAWN):
                 values: dict[str, Value] = study.ask(dict(distributions)).params
@@ -167,7 +166,7 @@ class Study:
                 return values
         assert combinations is not None
         order = random.Random(search.seed).sample(range(combinations), combinations)
-        for can_be in (True, False):  # what cannot is drawn, and told, where there is nothing else
+        for can_be in (True, False):  # invalid values are drawn, and reported, only if nothing else is left
             listed = (_combination(search, index) for index in order)
             untried = (values for values in listed if search.shown(values) not in tried)
             if (found := next((values for values in untried if search.stand(values) or not can_be), None)) is not None:
@@ -175,14 +174,14 @@ class Study:
         raise AssertionError("there are as many trials as combinations at most")
 
     def goes_on(self, number: int, epochs: int, figure: float, spent: Spent) -> bool:
-        """Enter a trial's figure at a rung; whether it goes on from there. At the last it is complete.
+        """Store a trial's figure at a rung; return whether it goes on. At the last rung it is complete.
 
-        Asked again after a kill, the answer is that of before, if there was one. (Optuna's own pruner, whose rule this
-        is, answers once.)
+        Asked again after a kill, it gives the same answer as before. (Optuna's own pruner has the same rule but
+        answers only once.)
         """
         with self._lock:
             frozen = self._trials()[number]
-            trial = self._optuna.trial.Trial(self._study, frozen._trial_id)  # as Optuna's own workers make it
+            trial = self._optuna.trial.Trial(self._study, frozen._trial_id)  # the way Optuna's own workers create it
             if epochs not in frozen.intermediate_values:
                 trial.report(figure, epochs)
             trial.set_user_attr("spent", asdict(spent))
@@ -201,14 +200,14 @@ class Study:
             return False
 
     def failed(self, number: int, message: str) -> None:
-        """Enter that a trial came to nothing."""
+        """Store that a trial failed."""
         with self._lock:
             trial = self._optuna.trial.Trial(self._study, self._trials()[number]._trial_id)
             trial.set_user_attr("message", message)
             self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
 
     def known(self) -> list[Known]:
-        """All trials that began."""
+        """Return all trials that were started."""
         with self._lock:
             return [self._known(trial) for trial in self._trials() if trial.state.name != "WAITING"]
 
@@ -236,7 +235,7 @@ def _imported() -> Any:
 
 
 def _identity(search: Search) -> dict[str, Any]:
-    """What makes two calls parts of one search: all but the number of trials, which may be raised."""
+    """Return what identifies a search: everything but the number of trials, which may be raised later."""
     axes = {axis.name: [[c.label, c.preset, c.settings] for c in axis.choices] for axis in search.lists}
     ranges = {one.name: [one.setting, one.low, one.high, one.log] for one in search.ranges}
     numbers = {name: getattr(search, name) for name in ("objective", "reduction", "seed")}
@@ -245,7 +244,7 @@ def _identity(search: Search) -> dict[str, Any]:
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What is not alike in two of these, by name; of the settings that all trials share, which."""
+    """Return the names of what differs between two identities; for the settings that all trials share, which ones."""
     found = [name for name in now if before.get(name) != now[name]]
     if "settings" not in found:
         return found
@@ -269,12 +268,12 @@ def _distributions(optuna: Any, search: Search) -> "dict[str, optuna.distributio
 
 
 def _values(trial: "optuna.trial.FrozenTrial") -> dict[str, Value]:
-    """What a trial was drawn to be, also where a kill left Optuna no time to enter all of it."""
+    """Return a trial's values, even if it was killed before Optuna had stored all of them."""
     return {**trial.system_attrs.get("fixed_params", {}), **trial.params}
 
 
 def _combination(search: Search, index: int) -> dict[str, Value]:
-    """That of this index among all."""
+    """Return the combination with this index."""
     values: dict[str, Value] = {}
     sides: list[tuple[str, Any]] = [(axis.name, [c.label for c in axis.choices]) for axis in search.lists]
     sides += [(one.name, range(int(one.low), int(one.high) + 1)) for one in search.ranges]
