@@ -1,6 +1,6 @@
-"""The one place that draws: PNG and SVG files, and SVG for the page of a report. matplotlib, without a display.
+"""Everything that draws: PNG and SVG files, and SVG for the report's page. Uses matplotlib without a display.
 
-canvas.py                         the style, files, and SVG whose colours are those of a page
+canvas.py                         the style, writing files, and SVG in a page's colours
 fonts.py                          fonts for labels in any script
 charts.py                         curves by epoch, bars, scores against costs
 positions.py                      position tables

@@ -1,4 +1,4 @@
-"""What a trained model attends to when it translates a sentence: weights, labels, and how spread out they are."""
+"""What a trained model attends to when it translates a sentence: weights, labels, and how widely they spread."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,19 +18,19 @@ from repose.system.token_ids import END, START
 Kind: TypeAlias = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 LONGEST_LABEL = 16
-"""Characters of a token that are shown."""
+"""How many characters of a token to show."""
 
 
 @dataclass(frozen=True)
 class AttentionNumbers:
-    """One head's weights a_ij, or the mean over a layer's heads, over the rows that see two keys or more."""
+    """Statistics of one head's weights a_ij, or their mean over a layer's heads, on rows that see two keys or more."""
 
     entropy: float
     """Mean of -sum_j a_ij ln a_ij, in nats."""
     normalised_entropy: float
-    """Mean of the same over ln of the number of keys that the row may give weight to: 0 all on one, 1 on all alike."""
+    """Mean of each row's entropy divided by ln of its number of visible keys: 0 for one key, 1 for uniform weights."""
     diagonal: float | None
-    """Mean of a_ii, what a token gives itself; None in cross-attention."""
+    """Mean of a_ii, a token's weight on itself; None in cross-attention."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Maps:
     layers: tuple[Float[Tensor, "H Q K"], ...]
     """Weights of each layer."""
     queries: tuple[str, ...]
-    """Row labels: the token that attends; in cross-attention, the token that is written after having looked."""
+    """Row labels: the attending token; in cross-attention, the token that the row predicts."""
     keys: tuple[str, ...]
     """Column labels: the token attended to."""
     visible: Bool[Tensor, "Q K"]
-    """Which keys a query may give weight to."""
+    """Which keys a query may attend to."""
 
     def numbers_of(self, weights: Float[Tensor, "H Q K"]) -> list[AttentionNumbers]:
-        """The numbers of each map of weights between these queries and keys. NaN where no row sees two keys."""
+        """Return the statistics of each head's weights; NaN if no row sees two keys."""
         entropy, normalised = row_entropy(weights, self.visible)
         own: list[float | None] = [None] * len(weights)
         if self.kind != "cross":
@@ -61,14 +61,14 @@ class Reading:
     """A model's attention on one sentence and its translation."""
 
     name: str
-    """What to call the model."""
+    """The model's name in titles."""
     sentence: str
     target: str
     maps: dict[Kind, Maps]
 
 
 def read(folder: Path, sentence: str, target: str | None = None, to: str | None = None) -> Reading:
-    """Translates the sentence as the model does, unless `target` is given, and keeps all attention. `to` as for
+    """Translate a sentence, unless `target` is given, and return all attention weights. `to`: as for
     `Translator.translate`.
 
     Raises ConfigError for an empty sentence, DataError for one that is too long or that the model translates to
@@ -105,8 +105,8 @@ def read(folder: Path, sentence: str, target: str | None = None, to: str | None 
 
 
 def visible_keys(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, "L L"]:
-    """Which tokens of a sentence a token may give weight to in self-attention: all, those before it and itself
-    (`causal`), those within the window, and with `exclude` or `zero_weights` not itself."""
+    """Return which tokens each token may attend to in self-attention: all, or those up to itself (`causal`), within the
+    window; with `exclude` or `zero_weights`, not itself."""
     distance = torch.arange(length)[:, None] - torch.arange(length)
     seen = distance >= 0 if causal else torch.ones_like(distance, dtype=torch.bool)
     if a.attention_window is not None:
@@ -117,7 +117,7 @@ def visible_keys(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, 
 
 
 def _target(translator: Translator, sentence: str, target: str | None, to: str | None) -> list[int]:
-    """Ids from START to END of the target that is given, or that the model finds; without END where it found none."""
+    """Return the ids, START to END, of the given target or of the model's translation (without END if unfinished)."""
     if target is not None:
         return translator.tgt_tokenizer.encode(target)
     (translation,) = translator.translate([sentence], to=to)
@@ -128,13 +128,13 @@ def _target(translator: Translator, sentence: str, target: str | None, to: str |
 
 
 def _name(folder: Path) -> str:
-    """A run's name: its folder's, or of its `model` folder the one above."""
+    """Return a run's name: its folder's name, or the parent's if the folder is called `model`."""
     whole = folder.absolute()
     return whole.parent.name if whole.name == "model" else whole.name
 
 
 def mean_numbers(heads: list[AttentionNumbers]) -> AttentionNumbers:
-    """The mean over heads."""
+    """Return the mean over heads."""
     diagonals = [head.diagonal for head in heads if head.diagonal is not None]
     return AttentionNumbers(
         fmean(head.entropy for head in heads),
@@ -146,7 +146,7 @@ def mean_numbers(heads: list[AttentionNumbers]) -> AttentionNumbers:
 def row_entropy(
     weights: Float[Tensor, "H Q K"], visible: Bool[Tensor, "Q K"]
 ) -> tuple[Float[Tensor, "H R"], Float[Tensor, "H R"]]:
-    """Entropy in nats, and over its largest value, of the R rows that see two keys or more.
+    """Return the entropy in nats, and as a share of its maximum, of the R rows that see at least two keys.
 
     Rows that do not sum to one (`zero_weights`) are divided by their sum first.
     """

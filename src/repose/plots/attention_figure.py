@@ -21,18 +21,18 @@ from repose.plots.canvas import GREY, INCH, MARKERS, PALETTE, Plotted, canvas, f
 from repose.system.errors import ConfigError, unknown
 
 TITLES = {"encoder": "Encoder self-attention", "decoder": "Decoder self-attention", "cross": "Cross-attention"}
-_CELL, _CELL_ALONE = 0.15, 0.24  # inches of a token's row, in a grid of heads and where there is but one map
+_CELL, _CELL_ALONE = 0.15, 0.24  # inches per token: in a grid of heads, and for a single map
 _SMALLEST_MAP, _LARGEST_GRID = 1.35, 30.0
 _LABEL, _SMALLEST_LABEL = 8.0, 4.5  # points
-_GAP, _HEAD, _TOP, _MARGIN = 0.14, 0.36, 0.5, 0.12  # inches: between maps, titles above each, of the figure, around
+_GAP, _HEAD, _TOP, _MARGIN = 0.14, 0.36, 0.5, 0.12  # inches: between maps, map titles, figure title, edges
 _CHART = 1.7  # inches: height of the charts
 _TITLE_SIZE = 10
-_CHARTS = 2.6  # and what they take below the maps, with their titles and labels
+_CHARTS = 2.6  # inches: the charts with their titles and labels
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Sizes in inches of a grid of maps of `queries` x `keys` tokens."""
+    """Sizes, in inches, of a grid of maps with `queries` x `keys` tokens each."""
 
     rows: int
     columns: int
@@ -45,21 +45,21 @@ class Grid:
     height: float
     """Height of one map."""
     label: float
-    """Size of labels in points; 0: too small to be read, and left out."""
+    """Font size of labels in points; 0 leaves out labels too small to read."""
 
     @property
     def figure_size(self) -> tuple[float, float]:
-        """Width and height of the whole figure, with room for a colour bar on the right."""
+        """Width and height of the whole figure, including the colour bar on the right."""
         width = self.left + self.columns * (self.width + _GAP) + 0.75
         return max(width, 4.2), _TOP + self.rows * (self.height + _HEAD) + self.bottom + _MARGIN
 
     def corner(self, row: int, column: int) -> tuple[float, float]:
-        """Left and top of a map."""
+        """Return the left and top edge of a map."""
         return self.left + column * (self.width + _GAP), _TOP + row * (self.height + _HEAD) + _HEAD
 
 
 def make_grid(rows: int, columns: int, queries: Sequence[str], keys: Sequence[str]) -> Grid:
-    """The largest grid that is no larger than can be looked at."""
+    """Return the largest grid that still fits a readable figure."""
     q, k = len(queries), len(keys)
     wanted = max(_CELL_ALONE if rows * columns == 1 else _CELL, _SMALLEST_MAP / max(q, k))
     cell = min(wanted, _LARGEST_GRID / (columns * k), _LARGEST_GRID / (rows * q))
@@ -70,9 +70,9 @@ def make_grid(rows: int, columns: int, queries: Sequence[str], keys: Sequence[st
 
 
 def draw(reading: Reading, maps: Maps, *, layer: int | None = None, head: int | None = None) -> Figure:
-    """Maps of all layers (down) and heads (across), or of one layer, or one head, counted from 1.
+    """Draw the maps of all layers (rows) and heads (columns), or of one layer or head, counted from 1.
 
-    Raises ConfigError for a layer or head that the model has not.
+    Raises ConfigError for a layer or head that the model does not have.
     """
     layers = chosen("layer", layer, len(maps.layers))
     heads = chosen("head", head, len(maps.layers[0]))
@@ -92,7 +92,7 @@ def draw(reading: Reading, maps: Maps, *, layer: int | None = None, head: int | 
 def draw_map(
     axes: Axes, maps: Maps, weights: Float[Tensor, "Q K"], title: str, numbers: AttentionNumbers | None
 ) -> Any:
-    """One heat map on a scale of square roots, grey where a query may not look; returns what a colour bar needs."""
+    """Draw one heat map on a square-root scale, grey where a query may not attend; return what a colour bar needs."""
     colours = matplotlib.colormaps["Blues"].with_extremes(bad="#E4E4E4")
     seen = torch.where(maps.visible, weights, torch.nan)
     heat = axes.imshow(seen.numpy(), cmap=colours, norm=PowerNorm(0.5, 0, 1), aspect="auto", interpolation="nearest")
@@ -106,13 +106,13 @@ def draw_map(
 
 
 def label_map(axes: Axes, maps: Maps, size: float, *, rows: bool, columns: bool) -> None:
-    """Tokens beside the rows and below the columns of a map, `size` points high."""
+    """Write tokens beside the rows and below the columns of a map, in `size` points."""
     if not size:
         return
     if rows:
         axes.set_yticks(range(len(maps.queries)), maps.queries, fontsize=size)
     if columns:
-        # East Asian labels are written downwards, others turned.
+        # East Asian labels are written from top to bottom, others are rotated.
         upright = [all(map(_is_wide, label.removeprefix(CONTINUES))) for label in maps.keys]
         labels = ["\n".join(label) if stays else label for label, stays in zip(maps.keys, upright, strict=True)]
         axes.set_xticks(range(len(labels)), labels, fontsize=size, linespacing=1.15)
@@ -122,7 +122,7 @@ def label_map(axes: Axes, maps: Maps, size: float, *, rows: bool, columns: bool)
 
 
 def finish(figure: Figure, grid: Grid, heat: Any, title: str, maps: Maps) -> None:
-    """Title, colour bar, and what the axes are."""
+    """Add the title, the colour bar and the names of the axes."""
     width, height = figure.get_size_inches()
     figure.text(_MARGIN / width, 1 - 0.12 / height, title, va="top", fontsize=_TITLE_SIZE)
     query = "token that attends" if maps.kind != "cross" else "target token being written"
@@ -138,7 +138,7 @@ def finish(figure: Figure, grid: Grid, heat: Any, title: str, maps: Maps) -> Non
 
 
 def chosen(what: str, number: int | None, count: int) -> list[int]:
-    """Indices from 0 of what is asked for by its number from 1, or of all. Raises ConfigError for others."""
+    """Return the index (from 0) of the layer or head with this number (from 1), or all indices. Raises ConfigError."""
     if number is None:
         return list(range(count))
     if not 1 <= number <= count:
@@ -151,15 +151,15 @@ def _is_wide(char: str) -> bool:
 
 
 def _ems(label: str) -> float:
-    """About how wide a label is, in its own height."""
+    """Estimate the width of a label in multiples of its font size."""
     return sum(1.0 if _is_wide(char) else 0.64 for char in label)
 
 
 def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) -> Figure:
-    """One layer's maps (from 1), a row for each model: the mean over heads, then each head, each with its numbers.
-    Below, the mean entropy of rows and the mean weight of a token on itself for all layers; a dot is a head.
+    """Draw one layer (from 1) of each model as a row: the mean over heads, then each head, with its statistics.
+    Below, for all layers: the mean entropy of rows and a token's mean weight on itself; each dot is a head.
 
-    Raises ConfigError for a layer that a model has not, and where the models do not read the same tokens.
+    Raises ConfigError for a layer that a model does not have, and if the models do not read the same tokens.
     """
     models = [reading.maps[kind] for reading in readings]
     if any(maps.keys != models[0].keys or maps.queries != models[0].queries for maps in models):
@@ -195,7 +195,7 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
 
 
 def _chart(axes: Axes, readings: Sequence[Reading], kind: Kind, number: str, title: str) -> None:
-    """A line for each model through the mean over heads of each layer, and a dot for each head."""
+    """Draw a line per model through each layer's mean over heads, and a dot per head."""
     most = 0
     for index, reading in enumerate(readings):
         maps: Maps = reading.maps[kind]
@@ -224,8 +224,8 @@ def plot_attention(
     head: int | None = None,
     font: Path | None = None,
 ) -> Plotted:
-    """A model's attention on a sentence, a picture for each kind of attention or that of one `kind`; or with `compare`
-    one layer of two models side by side. `to` as for `Translator.translate`.
+    """Plot a model's attention on a sentence: one picture per kind of attention, or only `kind`; with `compare`, one
+    layer of two models side by side. `to`: as for `Translator.translate`.
 
     Raises ConfigError, DataError and CheckpointError as `read`, `draw` and `draw_comparison` do.
     """
@@ -236,7 +236,7 @@ def plot_attention(
     if compare is not None and head is not None:
         raise ConfigError("--compare shows all heads of a layer: leave --head out")
     if compare is not None and target is None:
-        target = read(run, sentence, to=to).target  # both read what the first one writes
+        target = read(run, sentence, to=to).target  # both models read the first one's translation
     readings = [read(folder, sentence, target, to) for folder in (run, compare) if folder is not None]
     if compare is not None and readings[0].name == readings[1].name:
         paths = (run, compare)
@@ -257,7 +257,7 @@ def plot_attention(
 
 
 def _with_numbers(readings: Sequence[Reading], kinds: Sequence[Kind], out: Path, files: list[Path]) -> Plotted:
-    """Entropies and diagonals of all layers, as JSON with the heads and as a table of the means over them."""
+    """Save entropies and diagonals: as JSON for every head, and as a table of each layer's means."""
     content, rows = [], []
     for reading in readings:
         layers = []

@@ -1,4 +1,4 @@
-"""What all pictures share: a style, files of the same bytes each time, SVG for a page; no display, no global state."""
+"""Shared by all pictures: the style, reproducible files, SVG for a page. No display and no global state."""
 
 import io
 import json
@@ -21,36 +21,36 @@ from repose.system.errors import ConfigError
 from repose.system.files import replacing_file, write_file
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
-"""Okabe and Ito's colours, which the colour-blind can tell apart, less the yellow that is hard to see on white."""
+"""Okabe and Ito's colours, safe for the colour-blind, without the yellow that is hard to see on white."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK, GREY, GRID, BEHIND = "#201f1c", "#63615a", "#e6e3db", "#cbc8bf"
-"""Colours of text, of axes, of lines across a panel, and of curves that another one is compared with."""
+"""Colours of text, axes, grid lines, and curves in the background."""
 _ON_A_PAGE = {INK: "ink", GREY: "dim", GRID: "grid", BEHIND: "behind"} | {
     colour: f"series-{number}" for number, colour in enumerate(PALETTE, start=1)
 }
-"""Names of the CSS variables by which a page chooses colours: a dark one has others."""
+"""CSS variables that replace colours on a page, which may have a dark theme."""
 _SERIF = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "STIXGeneral.ttf"
 _DATED = {".png": ["Software"], ".svg": ["Date", "Creator"], ".pdf": ["CreationDate", "Creator", "Producer"]}
-"""What of a file's metadata differs from day to day, or from machine to machine."""
+"""Metadata that differs between days or machines; left out so that files are reproducible."""
 SUFFIXES = (".png", ".svg")
 INCH = 72.0
-"""Points."""
+"""Points per inch."""
 
 
 class Plotted(NamedTuple):
-    """What was drawn."""
+    """The result of drawing a picture."""
 
     files: list[Path]
     """Pictures, and the numbers as JSON."""
     header: list[str]
     rows: list[list[str]]
-    """The numbers as a table to print."""
+    """The numbers, as a table to print."""
     remarks: Sequence[str] = ()
-    """Sentences about what was left out, or cannot be compared."""
+    """Notes on what was left out or cannot be compared."""
 
 
 def _style(size: float) -> dict[str, Any]:
-    """Settings of matplotlib, with text of `size` points."""
+    """Return matplotlib's settings, with text of `size` points."""
     inked = ("text.color", "axes.titlecolor", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor")
     return {
         **dict.fromkeys(("figure.dpi", "savefig.dpi"), 150),
@@ -61,21 +61,21 @@ def _style(size: float) -> dict[str, Any]:
         **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width", "grid.linewidth"), 0.6),
         **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
         **{"axes.titlelocation": "left", "axes.axisbelow": True, "grid.color": GRID, "lines.linewidth": 1.4},
-        "svg.fonttype": "none",  # text stays text
-        "pdf.fonttype": 42,  # likewise, in fonts that publishers accept
-        "svg.hashsalt": "repose",  # ids that would otherwise be random
-        "text.hinting": "none",  # letters in a PNG are as wide as `width_of` counts them
+        "svg.fonttype": "none",  # keep text as text
+        "pdf.fonttype": 42,  # keep text as text, in a font type that publishers accept
+        "svg.hashsalt": "repose",  # makes ids reproducible
+        "text.hinting": "none",  # so that text in a PNG is as wide as `width_of` says
         "text.parse_math": False,  # a token may be a dollar sign
     }
 
 
 @contextmanager
 def canvas(text: str = "", font: Path | None = None, *, size: float = 8.0, any_font: bool = False) -> Iterator[None]:
-    """While open, matplotlib draws in this project's style, whatever its user's settings, and with fonts for `text`.
+    """Within this context, matplotlib uses this project's style instead of the user's, and has fonts for `text`.
 
-    `font`: the first to be asked for a character, else a serif face that matplotlib brings along. `size`: of text, in
-    points. Figures must be made and saved inside. Raises ConfigError without a font for `text`
-    unless `any_font`: then characters that no font has are drawn as boxes.
+    `font`: preferred font; by default, a serif font that comes with matplotlib. `size`: font size in points. Create
+    and save figures inside the context. Raises ConfigError if no font has all characters of `text`, unless `any_font`
+    is true: then missing characters are drawn as boxes.
     """
     font = font or _SERIF
     try:
@@ -91,9 +91,9 @@ def canvas(text: str = "", font: Path | None = None, *, size: float = 8.0, any_f
 
 
 def files_of(out: Path, part: str = "") -> list[Path]:
-    """The files that `out` asks for: itself, or without suffix a PNG and an SVG; with `part` in their names.
+    """Return the files to write: `out`, or a PNG and an SVG if it has no suffix. `part` is added to their names.
 
-    Raises ConfigError for another suffix.
+    Raises ConfigError for an unknown suffix.
     """
     if out.suffix not in ("", *_DATED):
         raise ConfigError(
@@ -104,9 +104,9 @@ def files_of(out: Path, part: str = "") -> list[Path]:
 
 
 def save(figure: Figure, out: Path, part: str = "") -> list[Path]:
-    """Write a figure to the files of `out`, on white; the same figure gives the same bytes.
+    """Write a figure to the files of `out`, on a white background; the same figure always gives the same bytes.
 
-    Raises WriteError where one cannot be written; none is left half-written.
+    Raises WriteError if a file cannot be written; no half-written file is left.
     """
     paths = files_of(out, part)
     for path in paths:
@@ -126,10 +126,10 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
 def page_svg(figure: Figure) -> str:
-    """A figure as an SVG element within a page; the same figure gives the same text.
+    """Return a figure as an SVG element to embed in a page; the same figure always gives the same text.
 
-    Its colours are the page's CSS variables where it has them (`_ON_A_PAGE`). Letters are outlines, so that they are as
-    wide on every machine, and places are to a hundredth of a point, without names and spaces that nothing needs.
+    Colours listed in `_ON_A_PAGE` become the page's CSS variables. Letters are outlines, so that text has the same
+    width on every machine. Coordinates are rounded to a hundredth of a point; unused names and spaces are removed.
     """
     written = io.StringIO()
     with rc_context({"svg.fonttype": "path"}):
@@ -148,25 +148,25 @@ def _of_the_page(colour: re.Match[str]) -> str:
 
 
 def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
-    """Write the numbers behind a picture as JSON beside it, with six digits; NaN and infinities become null."""
+    """Write the numbers behind a picture as JSON next to it, to six digits; NaN and infinities become null."""
     path = out.with_suffix(".json")
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None
     )
     text = json.dumps(short, indent=1, ensure_ascii=False) + "\n"
-    write_file(path, text.encode(errors="backslashreplace"))  # names of files may be no UTF-8
+    write_file(path, text.encode(errors="backslashreplace"))  # file names may not be valid UTF-8
     return path
 
 
 def place(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes of a size and place in inches, from the figure's upper left corner."""
+    """Add axes of this size at this place, in inches from the figure's upper left corner."""
     whole_width, whole_height = figure.get_size_inches()
     box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
     return figure.add_axes(box)
 
 
 def inches(axes: Axes) -> tuple[float, float]:
-    """Width and height of axes."""
+    """Return the width and height of axes, in inches."""
     figure = axes.get_figure(root=True)
     assert figure is not None
     box, (width, height) = axes.get_position(), figure.get_size_inches()
@@ -174,7 +174,7 @@ def inches(axes: Axes) -> tuple[float, float]:
 
 
 def width_of(text: str) -> float:
-    """How wide a text of the canvas's size is, in inches."""
+    """Return the width of a text in the canvas's font size, in inches."""
     lines = text.split("\n")
     font = FontProperties(size=rcParams["font.size"])
     return max(text_to_path.get_text_width_height_descent(line, font, ismath=False)[0] for line in lines) / INCH

@@ -1,4 +1,4 @@
-"""Charts that compare systems: curves by epoch, bars, and scores against costs; a panel for each corpus."""
+"""Charts that compare systems, one panel per corpus: curves by epoch, bars, and scores against costs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,88 +21,88 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from repose.plots.canvas import BEHIND, GREY, INK, MARKERS, PALETTE, canvas, inches, place, width_of
 
 FEW = len(PALETTE)
-"""Systems that can be told apart by colour in one panel."""
+"""How many systems one panel can distinguish by colour."""
 DASHED = (0, (4, 1.6))
-"""Lines of systems whose figures cannot be compared."""
+"""Line style of systems whose figures cannot be compared with others'."""
 _TRAINING: Any = (0, (1, 1.4))
-_MARKED, _MARKS = 40, 6  # points up to which each has a marker, and marks on a curve of training
-_BAND = 0.18  # how opaque a band is
-_RAISED, _NUMBERS = 7.0, 6  # points from a curve to the number of its runs; such numbers that have room side by side
-_SIZE, _LINE = 10.5, 0.19  # of letters in points, of a line of them in inches
-_ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a panel by itself, and one of several
-_LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # around panels: what stands there, and space
-_BAR = 0.3  # height of a bar with the space to the next
-_LEAST = 2.0  # points of BLEU on an axis: fewer would make much of nothing
+_MARKED, _MARKS = 40, 6  # up to this many points, each has a marker; number of markers on a training curve
+_BAND = 0.18  # opacity of a band
+_RAISED, _NUMBERS = 7.0, 6  # points between a curve and its number of runs; how many numbers fit side by side
+_SIZE, _LINE = 10.5, 0.19  # font size in points, height of a line in inches
+_ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a single panel, and one of several
+_LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # inches: space around panels and their labels
+_BAR = 0.3  # inches: height of a bar and the space to the next
+_LEAST = 2.0  # points of BLEU that an axis spans at least, lest it exaggerate small differences
 
 
 @dataclass(frozen=True, kw_only=True)
 class DrawnSystem:
-    """A system as it is called and drawn."""
+    """A system's name and how to draw it."""
 
     label: str
     number: int
-    """Its place among those of the picture, from 0."""
+    """Its index among the picture's systems, from 0."""
     comparable: bool = True
-    """Whether its figures can be compared with others': if not, lines are dashed, bars and points hollow."""
+    """False if its figures cannot be compared with others': lines are then dashed, bars and points hollow."""
 
     @property
     def style(self) -> dict[str, Any]:
-        """Colour and dashes of its line."""
+        """Line colour and dashes."""
         return {"color": PALETTE[self.number % FEW], "linestyle": "-" if self.comparable else DASHED}
 
     @property
     def marker(self) -> str:
-        """Shape of its points, for who cannot see its colour; with the colour, up to 49 systems can be told apart."""
+        """Marker shape, for readers who cannot see colours; with the colour, it distinguishes up to 49 systems."""
         return MARKERS[(self.number + self.number // FEW) % FEW]
 
 
 @dataclass(frozen=True)
 class Point:
-    """The mean of several runs' figures at one place."""
+    """The mean of several runs' figures at one epoch or update."""
 
     x: float
     mean: float
     deviation: float | None
-    """Standard deviation over the runs, with n - 1; None for one run."""
+    """Standard deviation over the runs (n - 1); None for one run."""
     n: int
-    """Runs that got so far."""
+    """Number of runs that reached this point."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A system's figures on one corpus, by epoch or update."""
+    """A system's curve on one corpus, by epoch or update."""
 
     system: DrawnSystem
     points: tuple[Point, ...]
     training: tuple[Point, ...] = ()
-    """The figure on the training set, drawn thin."""
+    """The same figure on the training set, drawn as a thin line."""
 
     @property
     def end(self) -> Point:
-        """The last point of its line."""
+        """The curve's last point."""
         return self.points[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A system's figure: mean and standard deviation over its runs, and each run's."""
+    """A system's figure: the mean and standard deviation over its runs, and each run's value."""
 
     system: DrawnSystem
     mean: float
     deviation: float | None
-    """Standard deviation of the values, with n - 1; None for one."""
+    """Standard deviation of the values (n - 1); None for one value."""
     values: tuple[float, ...]
     text: str
 
     @property
     def end(self) -> float:
-        """The largest value that is drawn."""
+        """The largest value drawn."""
         return max(self.mean + (self.deviation or 0.0), *self.values)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spot:
-    """A system's score, and what it cost."""
+    """A system's score and its cost."""
 
     system: DrawnSystem
     score: Mean
@@ -111,8 +111,8 @@ class Spot:
 
 @contextmanager
 def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False) -> Iterator[None]:
-    """The canvas of charts (see `canvas`), with letters as outlines in an SVG: where their font is missing, names would
-    be wider, and cut."""
+    """Return the canvas for charts (see `canvas`). SVG text is drawn as outlines, since names could be wider
+    in another font and be cut off."""
     with canvas(text, font, size=_SIZE, any_font=any_font), rc_context({"svg.fonttype": "path"}):
         yield
 
@@ -120,10 +120,10 @@ def chart_canvas(text: str, font: Path | None = None, *, any_font: bool = False)
 def draw_curves(
     panels: Mapping[str, Sequence[Series]], x: str, y: str, *, baseline: str | None = None, most: float = inf
 ) -> Figure:
-    """Curves with bands of one standard deviation, a panel for each title; in a single panel, names at their ends.
+    """Draw curves with bands of one standard deviation, one panel per title; a single panel names curves at their ends.
 
-    More systems of a single title than can be told apart have a panel each (`baseline`: one that is in all of them).
-    What rises above `most` leaves the picture, so that the other curves can be seen.
+    If one title has too many systems to distinguish, each gets a panel of its own, with `baseline` in all of them.
+    Values above `most` are cut off, so that the other curves can be seen.
     """
     first, *more = panels.values()
     if not more and len(first) > FEW:
@@ -149,13 +149,13 @@ def draw_curves(
 
 
 def _seen(series: Series, most: float) -> Series:
-    """What of it stays in the picture."""
+    """Return the part of a series that stays in the picture."""
     return replace(series, points=tuple(point for point in series.points if point.mean <= most))
 
 
 def limits_of(found: Sequence[Series], most: float) -> tuple[float, float] | None:
-    """The lowest and the highest value, up to `most`, of curves that end below it; None where no value is above it, or
-    no curve ends below."""
+    """Return the lowest and highest value, up to `most`, of the curves that end below `most`; None if no value is above
+    `most`, or if no curve ends below it."""
     values = [point.mean for series in found for point in (*series.points, *series.training)]
     ends = [series for series in found if series.end.mean <= most]
     inside = [point.mean for series in ends for point in (*series.points, *series.training) if point.mean <= most]
@@ -163,14 +163,14 @@ def limits_of(found: Sequence[Series], most: float) -> tuple[float, float] | Non
 
 
 def _cut(axes: Axes, found: Sequence[Series], most: float) -> None:
-    """Has a panel end where these limits are."""
+    """Set a panel's limits to those of `limits_of`."""
     if (limits := limits_of(found, most)) is not None:
         low, high = limits
         axes.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low or 1.0))
 
 
 def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, most: float) -> Figure:
-    """A panel for each system, all others behind it in grey, and the baseline in black."""
+    """Draw one panel per system, with the baseline in black and all others in grey behind it."""
     has_training = any(series.training for series in found)
     plain: list[tuple[Artist, str]] = [(Line2D([], [], color=PALETTE[1]), "the system of the panel")]
     keys = _kinds(PALETTE[1]) if has_training else plain
@@ -195,19 +195,19 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, mo
 
 
 def _kinds(colour: str) -> list[tuple[Artist, str]]:
-    """What stands for either set in a legend."""
+    """Return legend entries for the training and the validation set."""
     thin = Line2D([], [], color=colour, linestyle=_TRAINING, linewidth=1)
     return [(Line2D([], [], color=colour), "validation"), (thin, "training, dropout on")]
 
 
 def _band(found: Sequence[Series]) -> list[tuple[Artist, str]]:
-    """What stands for the bands, where there are some."""
+    """Return the legend entry for bands, if there are any."""
     is_drawn = any(point.n > 1 for series in found for point in series.points)
     return [(Patch(facecolor=GREY, alpha=_BAND), "± 1 standard deviation")] if is_drawn else []
 
 
 def _curve(axes: Axes, series: Series) -> None:
-    """The mean with its band."""
+    """Draw a mean and its band."""
     style, points = series.system.style, series.points
     if series.training:
         x, mean = [p.x for p in series.training], [p.mean for p in series.training]
@@ -222,7 +222,7 @@ def _curve(axes: Axes, series: Series) -> None:
 
 
 def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
-    """Where a run of several stops, the number of those that go on; once for all curves of which some stop there."""
+    """Where a run ends, write how many go on; once for all curves with runs that end there."""
     places: dict[float, list[tuple[Point, str]]] = {}
     for series in found:
         for before, point in pairwise(series.points):
@@ -232,7 +232,7 @@ def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
     near = max((point.x for series in found for point in series.points), default=0) / _NUMBERS
     height, last = _RAISED, -inf
     for x, here in sorted(places.items()):
-        height, last = height + _SIZE if x - last < near else _RAISED, x  # above the one that it would run into
+        height, last = height + _SIZE if x - last < near else _RAISED, x  # one line higher, not to overlap
         numbers = sorted({point.n for point, _ in here})
         colour = here[0][1] if len(here) == 1 else INK
         text = "n = " + " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
@@ -240,7 +240,7 @@ def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
 
 
 def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:
-    """Several lines as one with gaps, which makes the picture smaller."""
+    """Draw several background lines as one line with gaps, which makes the file smaller."""
     x = [place for series in found for place in (*(p.x for p in series.points), nan)]
     y = [value for series in found for value in (*(p.mean for p in series.points), nan)]
     axes.plot(x, y, color=colour, linewidth=1)
@@ -250,7 +250,7 @@ def _curve_scales(axes: Axes) -> None:
     axes.grid(axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     places = {float(x) for line in axes.lines for x in np.asarray(line.get_xdata(), dtype=float) if isfinite(x)}
-    if len(places) == 1:  # of one place, the locator makes fractions
+    if len(places) == 1:  # for a single place, the locator would use fractions
         (place,) = places
         axes.set_xlim(place - 0.5, place + 0.5)
         axes.set_xticks([place])
@@ -258,7 +258,7 @@ def _curve_scales(axes: Axes) -> None:
 
 
 def draw_bars(panels: Mapping[str, Sequence[Mean]], x: str) -> Figure:
-    """A bar for each system with its standard deviation, the runs as points."""
+    """Draw a bar per system with its standard deviation, and each run as a point."""
     systems = _systems(bar.system for found in panels.values() for bar in found)
     size = (_SMALL[0] if len(panels) > 1 else _ALONE[0], _BAR * len(systems) + 0.1)
     tails = max(width_of(bar.text) for found in panels.values() for bar in found)
@@ -277,7 +277,7 @@ def draw_bars(panels: Mapping[str, Sequence[Mean]], x: str) -> Figure:
 
 
 def _bar(axes: Axes, bar: Mean, row: int) -> None:
-    """In one colour: its name stands beside it."""
+    """Draw one bar; all have the same colour, as each has its name beside it."""
     filled = bar.system.comparable
     (patch,) = axes.barh(row, bar.mean, height=0.62, linewidth=0.7, edgecolor=PALETTE[0])
     patch.set(facecolor=PALETTE[0] if filled else "none", hatch=None if filled else "////", alpha=0.6)
@@ -289,7 +289,7 @@ def _bar(axes: Axes, bar: Mean, row: int) -> None:
 
 
 def draw_spots(panels: Mapping[str, Sequence[Spot]], x: str, y: str, *, millions: bool) -> Figure:
-    """A point for each system, its score against its cost, with bars of one standard deviation."""
+    """Draw each system's score against its cost, with error bars of one standard deviation."""
     systems = _systems(spot.system for found in panels.values() for spot in found)
     alone = len(panels) == 1
     keys = [] if alone else [(_handle(system, line=False), system.label) for system in systems]
@@ -325,7 +325,7 @@ def _spot(axes: Axes, spot: Spot) -> None:
 
 
 def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, DrawnSystem]]) -> None:
-    """Names beside the right edge, each at the height of what it names or near it, led to by a thread."""
+    """Write names at the right edge, each near the end of its curve and joined to it by a thin line."""
     width, height = inches(axes)
     low, high = axes.get_ylim()
     wanted = [(min(y, high) - low) / (high - low) * height for _, y, _ in ends]
@@ -333,13 +333,13 @@ def _name_ends(axes: Axes, ends: Sequence[tuple[float, float, DrawnSystem]]) -> 
     for (x, y, system), at in zip(ends, spread_out(wanted, _LINE, 0.05, height), strict=True):
         where: dict[str, Any] = {"xytext": (1 + 0.16 / width, at / height), "textcoords": "axes fraction"}
         arrow = {**thread, "color": system.style["color"], "relpos": (0, 0.5)}
-        label = f"{system.label} \N{UPWARDS ARROW}" if y > high else system.label  # it has left the picture
+        label = f"{system.label} \N{UPWARDS ARROW}" if y > high else system.label  # its curve ends above the panel
         axes.annotate(label, (x, min(y, high)), **where, va="center", annotation_clip=False, arrowprops=arrow)
 
 
 def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places in the order of `wanted` and as near to it as can be, no two nearer than `gap`, between `low` and `high`
-    if there is room: neighbours that would touch are centred on their mean."""
+    """Move labels apart: return places in the order of `wanted` and close to it, at least `gap` apart, and between
+    `low` and `high` if there is room. Neighbours that would overlap are centred on their mean."""
     blocks: list[list[int]] = []
 
     def centre(block: Sequence[int]) -> float:
@@ -360,7 +360,7 @@ def spread_out(wanted: Sequence[float], gap: float, low: float, high: float) -> 
 
 
 def _handle(system: DrawnSystem, *, line: bool = True) -> Line2D:
-    """What stands for a system in a legend."""
+    """Return a system's legend entry."""
     style = system.style if line else system.style | {"linestyle": ""}
     filled = style["color"] if system.comparable or line else "none"
     return Line2D([], [], **style, marker=system.marker, markersize=4.5, markerfacecolor=filled)
@@ -375,7 +375,7 @@ def _panels(
     between: float = _BETWEEN,
     right: float = _RIGHT,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with axes for each title, and a legend above them; a single panel goes without title."""
+    """Create a figure with one panel per title and a legend above them; a single panel has no title."""
     several = len(titles) > 1
     columns, (width, height) = _columns(len(titles)), size or (_SMALL if several else _ALONE)
     letters = int((width + between / 2) / width_of("reinforced-sentence") * len("reinforced-sentence"))
@@ -401,7 +401,7 @@ def _panels(
 
 
 def _name_axes(axes: Sequence[Axes], x: str, y: str) -> None:
-    """Names below the lowest panels and left of the first ones."""
+    """Label the x axes of the lowest panels and the y axes of the leftmost ones."""
     columns = _columns(len(axes))
     for index, panel in enumerate(axes):
         if index + columns >= len(axes):

@@ -1,4 +1,4 @@
-"""Fonts for labels in any script: found among those installed, or a sentence that says which are missing."""
+"""Find installed fonts for labels in any script, or say which fonts are missing."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -20,15 +20,15 @@ _SCRIPTS = {
     "FULLWIDTH": "East Asian letters",
 }
 _CJK = "Noto Sans CJK (Debian and Ubuntu: apt install fonts-noto-cjk)"
-_SYMBOLS = "Symbola (Debian and Ubuntu: apt install fonts-symbola)"  # emoji in colour cannot be drawn
+_SYMBOLS = "Symbola (Debian and Ubuntu: apt install fonts-symbola)"  # matplotlib cannot draw colour emoji
 _OTHER = "one of the Noto fonts (Debian and Ubuntu: apt install fonts-noto-core)"
 
 
 def families(text: str, font: Path | None = None) -> list[str]:
-    """Names of font families that together have every character of `text`, in the order in which to ask them.
+    """Return font families that together have every character of `text`, in order of preference.
 
-    `font` comes first, then DejaVu Sans, which comes with matplotlib; what neither has is looked for among the fonts
-    of this machine. Raises ConfigError where a character is in none of them, or `font` is none.
+    `font` comes first, then DejaVu Sans, which comes with matplotlib; characters that neither has are looked up in the
+    fonts of this machine. Raises ConfigError if no font has a character, or if `font` is not a font.
     """
     first = [] if font is None else [font]
     first.append(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf")
@@ -51,12 +51,12 @@ def families(text: str, font: Path | None = None) -> list[str]:
 
 
 def _is_drawn(char: str) -> bool:
-    """Whether a font needs a glyph for it: not for spaces, joiners and variation selectors."""
+    """Return whether a character needs a glyph; spaces, joiners and variation selectors do not."""
     return not char.isspace() and unicodedata.category(char)[0] != "C" and not 0xFE00 <= ord(char) <= 0xFE0F
 
 
 def _installed() -> list[Path]:
-    """Fonts of this machine, upright sans serif of normal weight first: of equally good ones the first is taken."""
+    """Return this machine's fonts, upright sans serif of normal weight first; among equals, the first one wins."""
 
     def rank(path: Path) -> tuple[int, str]:
         name = path.stem.lower()
@@ -67,7 +67,7 @@ def _installed() -> list[Path]:
 
 
 def _face(path: Path) -> Any:
-    """The font in the file; None where there is none, or one of pictures, which matplotlib cannot draw."""
+    """Open a font file; None if it is not a font, or a bitmap font, which matplotlib cannot draw."""
     try:
         face = FT2Font(str(path))
     except (OSError, RuntimeError):
@@ -80,7 +80,7 @@ def _has(face: Any, chars: Iterable[str]) -> set[str]:
 
 
 def _register(path: Path, face: Any) -> str:
-    """Makes matplotlib know the font, which it may have been installed after; its family's name."""
+    """Register a font with matplotlib, which may not know it yet; return its family's name."""
     if str(path) not in {entry.fname for entry in font_manager.fontManager.ttflist}:
         font_manager.fontManager.addfont(str(path))
     return str(face.family_name)
@@ -94,7 +94,7 @@ def _nothing_has(missing: set[str]) -> str:
 
 
 def _script(char: str) -> str:
-    """What the character's Unicode name begins with, in words."""
+    """Return a character's script: the first words of its Unicode name."""
     if unicodedata.category(char).startswith("S"):
         return "symbols"
     name = unicodedata.name(char, "an unnamed script").split()[0].split("-")[0]

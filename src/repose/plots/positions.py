@@ -1,4 +1,4 @@
-"""Position tables as pictures and numbers: the panels of Fig. 5 of arXiv 2310.10930, and how alike positions are."""
+"""Plot position tables, like Fig. 5 of arXiv 2310.10930, with statistics of how similar positions are."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,36 +21,36 @@ from repose.plots.canvas import PALETTE, Plotted, canvas, files_of, place, save,
 from repose.system.errors import ConfigError, unknown
 
 KINDS = ("interleaved", "halves", "printed")
-_RED, _COLOURS = "#E00000", "cividis"  # from dark to light, in grey print, too
+_RED, _COLOURS = "#E00000", "cividis"  # also goes from dark to light in greyscale
 _LEFT, _WIDTH, _GAP, _HEIGHTS, _BETWEEN = 0.55, 2.6, 0.2, (2.2, 2.6, 1.6), 0.62  # inches; between: titles and labels
 FIRST = 32
-"""Positions that most sentences have: the numbers of rows and columns that hardly change are about these."""
+"""How many positions, from the first, `distinct_rows` and `nearly_constant` look at; most sentences have as many."""
 NEARLY_CONSTANT = 0.05
-"""Standard deviation below which a column counts as nearly constant; entries lie between -1 and 1."""
+"""Standard deviation below which a column is nearly constant; entries are between -1 and 1."""
 
 
 @dataclass(frozen=True)
 class PositionNumbers:
-    """A table P of L positions, in the numbers behind Fig. 5 of arXiv 2310.10930."""
+    """Statistics of a table P of L positions, behind Fig. 5 of arXiv 2310.10930."""
 
     adjacent_cosine_mean: float
     """Mean cosine of P(i) and P(i + 1)."""
     adjacent_cosine_min: float
-    """The least such cosine."""
+    """Minimum cosine of P(i) and P(i + 1)."""
     mean_step: float
-    """Mean of ||P(i + 1) - P(i)||: the smoother, the smaller."""
+    """Mean of ||P(i + 1) - P(i)||; small for a smooth table."""
     largest_step: float
-    """The largest of them: what jumps."""
+    """Maximum of ||P(i + 1) - P(i)||; large if the table has a jump."""
     mean_norm: float
-    """Mean of ||P(i)||, which steps are to be seen against."""
+    """Mean of ||P(i)||, to compare steps with."""
     distinct_rows: int
-    """How many of the first 32 positions have a row of their own."""
+    """Number of distinct rows among the first 32 positions."""
     nearly_constant_columns: float
-    """Share of columns whose standard deviation over the first 32 positions is below 0.05: the paper's red box."""
+    """Share of columns whose standard deviation over the first 32 positions is below 0.05 (the paper's red box)."""
 
 
 def position_numbers(table: Float[Tensor, "L M"]) -> PositionNumbers:
-    """The numbers of one table of at least two positions."""
+    """Return the statistics of a table with at least two positions."""
     table = table.double()
     adjacent, steps = similarity(table).diagonal(1), table.diff(dim=0).norm(dim=1)
     return PositionNumbers(
@@ -65,20 +65,20 @@ def position_numbers(table: Float[Tensor, "L M"]) -> PositionNumbers:
 
 
 def similarity(table: Float[Tensor, "L M"]) -> Float[Tensor, "L L"]:
-    """Cosines of all pairs of positions; a row of zeros is like nothing (0)."""
+    """Return the cosines of all pairs of positions; 0 for a row of zeros."""
     unit = torch.nn.functional.normalize(table.double(), dim=1)
     return unit @ unit.T
 
 
 def similarity_by_distance(table: Float[Tensor, "L M"]) -> tuple[Float[Tensor, " L"], Float[Tensor, " L"]]:
-    """Mean and standard deviation of the cosines of all pairs of positions i, j, for each distance |i - j|."""
+    """Return the mean and standard deviation of the cosines of positions i and j, for each distance |i - j|."""
     cosines = similarity(table)
     diagonals = [cosines.diagonal(distance) for distance in range(len(table))]
     return torch.stack([x.mean() for x in diagonals]), torch.stack([x.std(correction=0) for x in diagonals])
 
 
 def nearly_constant(table: Float[Tensor, "L M"]) -> list[int]:
-    """Columns that are nearly constant over the first 32 positions."""
+    """Return the columns that are nearly constant over the first 32 positions."""
     deviations = table[:FIRST].double().std(dim=0, correction=0)
     return (deviations < NEARLY_CONSTANT).nonzero().squeeze(1).tolist()
 
@@ -86,10 +86,10 @@ def nearly_constant(table: Float[Tensor, "L M"]) -> list[int]:
 def tables(
     small: Float[Tensor, "n d"], *, kinds: tuple[str, ...], length: int, width: int
 ) -> dict[str, Float[Tensor, "length width"]]:
-    """What each panel shows, by its title: sinusoids, and a learned table before and after its pooling.
+    """Return each panel's table by its title: sinusoids, and a learned table before and after its pooling.
 
-    Before pooling each number is a block of equal ones, so that all panels have the same axes.
-    Raises ConfigError for a kind other than a sinusoid, and for sizes that nothing can be seen at.
+    Before pooling, each number is repeated as a block, so that all panels have the same axes.
+    Raises ConfigError for a kind other than a sinusoid, and for sizes too small to plot.
     """
     for kind in kinds:
         if kind not in KINDS:
@@ -106,7 +106,7 @@ def tables(
 
 
 def draw(shown: Mapping[str, Float[Tensor, "L M"]]) -> Figure:
-    """Heat maps of the tables, cosines of all pairs of positions below, and below these cosines by distance."""
+    """Draw, from top to bottom: each table, the cosines of all pairs of positions, and cosines by distance."""
     figure = Figure(figsize=(_LEFT + len(shown) * (_WIDTH + _GAP) + 0.75, sum(_HEIGHTS) + 3 * _BETWEEN + 0.35))
     tops = [0.35 + sum(_HEIGHTS[:row]) + row * _BETWEEN for row in range(3)]
     for column, (title, table) in enumerate(shown.items()):
@@ -135,7 +135,7 @@ def _heat(axes: Axes, values: Float[Tensor, "L M"]) -> AxesImage:
 
 
 def _boxes(axes: Axes, table: Float[Tensor, "L M"]) -> None:
-    """A red box around each run of columns that are nearly constant over the first positions, if it can be seen."""
+    """Draw a red box around each group of nearly constant columns that is wide enough to see."""
     columns = nearly_constant(table)
     starts = [column for column in columns if column - 1 not in columns]
     ends = [column for column in columns if column + 1 not in columns]
@@ -166,9 +166,9 @@ def plot_positions(
     width: int,
     source: Mapping[str, str],
 ) -> Plotted:
-    """Sinusoids beside a learned table, before and after pooling.
+    """Plot sinusoids beside a learned table, before and after pooling.
 
-    `source`: what the JSON says of the table's origin. Raises ConfigError as `tables`, `canvas` and `files_of` do.
+    `source`: the table's origin, as written to the JSON. Raises ConfigError as `tables`, `canvas` and `files_of` do.
     """
     files_of(out)
     shown = tables(table, kinds=tuple(kinds), length=length, width=width)
