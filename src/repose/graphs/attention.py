@@ -1,4 +1,4 @@
-"""Attention in an ONNX graph: its weights folded, one way through it for whole sentences, a step, and the memory.
+"""Attention in an ONNX graph, with folded weights; the same code for whole sentences, a step, and the memory.
 
 Shapes: B sentences (or rows of a decoding), W queries of each, G groups of heads that share keys and values, I heads
 of a group (G · I = H), K keys, c and e the widths of keys and values. `absorbed` (`kernels.absorption`): G = 1, and
@@ -29,34 +29,34 @@ OF_ATTENTION: Listed = {
     "score_residual": ("none", "previous_layer"),
     "attention_bias": (False, True),
 }
-"""Axis to its values that have graphs here, of `stacks.COMPUTED`."""
+"""Axes computed here, with the values that have a graph; part of `stacks.COMPUTED`."""
 
 
 class Keys(NamedTuple):
-    """What queries meet."""
+    """Keys and values that queries attend to."""
 
     keys: Value
-    """(B, G, c, K): transposed, as products read them."""
+    """(B, G, c, K), transposed for the product."""
     values: Value
     """(B, G, K, e)."""
 
 
 class Attended(NamedTuple):
-    """What comes out."""
+    """The result of attention."""
 
     hidden: Value
-    """(B, W, D), or (R, D) of a step's rows."""
+    """(B, W, D), or (R, D) for a step's rows."""
     scores: Value
-    """(B, G, W I, K), to be added to those of the next layer."""
+    """(B, G, W I, K), which the next layer may add to its own (RealFormer)."""
     weights: Value
     """(B, G, W I, K)."""
 
 
 class GraphAttention:
-    """One attention's projections as constants of a graph; the scale is in the queries'."""
+    """One attention, with its projections as constants of a graph; the scale is folded into the query weights."""
 
     def __init__(self, graph: Graph, attention: Attention, positions: Positions | None) -> None:
-        """`positions`: of its stack, for self-attention."""
+        """`positions`: those of its stack for self-attention; None for cross-attention."""
         self._graph, self.scores = graph, attention.scores
         with torch.no_grad():
             folded = attention.folded()
@@ -70,11 +70,11 @@ class GraphAttention:
         self._values = [_arrays(x.weight, x.bias) for x in values]
         self._gain = None if attention.qk_norm.gain is None else array(attention.qk_norm.gain)
         if isinstance(positions, Rotary):
-            # A head's pairs as two halves: queries and keys alike, so that their products stay as they are.
+            # Reorder each head's pairs into halves, in queries and keys alike: their products stay the same.
             self._query, self._key = (_halves(*x, attention.head_dim) for x in (self._query, self._key))
 
     def queries(self, x: Value, rows: Value | None = None, turns: "Turns | None" = None) -> Value:
-        """(B, W, D) -> (B, G, W I, c), turned by their positions. With `rows`, int64 [B]: x (B W, D)."""
+        """Project queries and rotate them: (B, W, D) -> (B, G, W I, c). With `rows`, int64 [B], x is (B W, D)."""
         g, q = self._graph, self._graph.linear(x, *self._query)
         inner = (1, -1, self._width) if self.is_absorbed else (-1, self.num_heads, self._width)
         shape = g.ints(0, *inner) if rows is None else g.concatenated(rows, g.ints(*inner), axis=0)
@@ -90,25 +90,25 @@ class GraphAttention:
         return len(self._query[0]) // self.num_heads
 
     def new_queries(self, x: Value) -> Value:
-        """The queries of a step: (R, D) -> (R, G, I, c)."""
+        """Project the queries of a step: (R, D) -> (R, G, I, c)."""
         g = self._graph
         grouped = g.reshaped(g.linear(x, *self._query), (0, self.groups, self.inner, self._width))
         return self._normed_queries(grouped)
 
     def _normed_queries(self, x: Value) -> Value:
-        """`model.qk_norm.QkNorm.queries`, (.., c)."""
+        """Compute `model.qk_norm.QkNorm.queries` on (.., c)."""
         g = self._graph
         return x if self._gain is None else g.mul(g.unit(x, EPS), g.constant(self._gain))
 
     def _normed_keys(self, x: Value) -> Value:
-        """`model.qk_norm.QkNorm.keys`, (.., c)."""
+        """Compute `model.qk_norm.QkNorm.keys` on (.., c)."""
         return x if self._gain is None else self._graph.unit(x, EPS)
 
     def read(self, x: Value, tokens: Value | None, turns: "Turns | None" = None) -> tuple[Value, Value, Value]:
-        """What a step reads: (R, D) and (R, M) -> queries (R, G, I, c), and what `by_token` makes keys and values of;
-        queries and keys turned by their position.
+        """Project a step's rows: (R, D) and (R, M) -> queries (R, G, I, c), and rows that `by_token` turns into keys
+        and values. Queries and keys are rotated by their position.
 
-        `tokens`: the embeddings, where values are made of them.
+        `tokens`: token embeddings, if values are computed from them.
         """
         g = self._graph
         if self.is_absorbed:
@@ -117,8 +117,8 @@ class GraphAttention:
         weight = np.concatenate([w for w, _ in of_x])
         bias = None if of_x[0][1] is None else np.concatenate([b for _, b in of_x if b is not None])
         counts = [self.num_heads, *[self.groups] * (len(of_x) - 1)]
-        rows = g.reshaped(g.linear(x, weight, bias), (0, sum(counts), 1, self._width))  # all are of one width
-        if turns is not None and self._gain is None:  # queries and keys at once
+        rows = g.reshaped(g.linear(x, weight, bias), (0, sum(counts), 1, self._width))  # all have the same width
+        if turns is not None and self._gain is None:  # rotate queries and keys together
             turning, *rest = g.split(rows, [sum(counts[:2]), *counts[2:]], axis=1)
             queries, keys = g.split(turns.of(g, turning), counts[:2], axis=1)
         else:
@@ -132,11 +132,12 @@ class GraphAttention:
         return queries, keys, values
 
     def by_token(self, x: Value) -> Value:
-        """Keys or values of a step's rows, (R, G, 1, c)."""
+        """Return the keys or values of a step's rows as (R, G, 1, c)."""
         return self._graph.reshaped(x, (0, 1, 1, -1)) if self.is_absorbed else x
 
     def keys_and_values(self, x: Value, tokens: Value | None) -> tuple[Value, Value]:
-        """(B, K, D) and (B, K, M) -> (B, G, K, c) and (B, G, K, e). `tokens` as for `read`."""
+        """Project keys and values: (B, K, D) and (B, K, M) -> (B, G, K, c) and (B, G, K, e). `tokens`: as for
+        `read`."""
         if self.is_absorbed:
             return self._by_group(x), self._by_group(tokens or x)
         keys = self._by_group(self._graph.linear(x, *self._key))
@@ -149,8 +150,8 @@ class GraphAttention:
         return values[0] if len(values) == 1 else g.concatenated(*values, axis=-1)
 
     def of_queries(self, x: Value, length: Value, *, has_queries: bool) -> Value:
-        """What is added to the scores of whole sentences, (.., 1 or H, W, K) or (W, K), as it broadcasts against
-        (B, G, W I, K). `length`, (1,): of the sentences. Not `has_queries`: W is 1."""
+        """Reshape what is added to the scores of whole sentences, (.., 1 or H, W, K) or (W, K), to broadcast against
+        (B, G, W I, K). `length`, (1,): that of the sentences. Without `has_queries`, W is 1."""
         if not has_queries or (self.inner == 1 and not self.is_absorbed):
             return x
         g = self._graph
@@ -160,7 +161,7 @@ class GraphAttention:
         return g.reshaped(g.transposed(four, 0, 2, 1, 3), g.concatenated(g.ints(0, 1, -1), length, axis=0))
 
     def _by_group(self, x: Value) -> Value:
-        """(B, K, G c) -> (B, G, K, c)."""
+        """Split heads: (B, K, G c) -> (B, G, K, c)."""
         g = self._graph
         if self.groups == 1:
             return g.op("Unsqueeze", x, g.ints(1))
@@ -169,8 +170,9 @@ class GraphAttention:
     def __call__(
         self, queries: Value, keys: Keys, added: Value | None, before: Value | None, own: Value | None
     ) -> Attended:
-        """`added` to the scores: positions', the mask. `before`: the scores of the layer before. `own`, bool: which key
-        is a query's own token. All broadcast against (B, G, W I, K). The hidden rows are (B, G, W I, e)'s."""
+        """Attend. `added`: position scores and the mask, added to the scores. `before`: the previous layer's scores.
+        `own`, bool: True where a key is the query's own token. All broadcast against (B, G, W I, K). The hidden rows
+        of the result are (B, G, W I, e)."""
         g = self._graph
         scores = g.matmul(queries, keys.keys)
         for more in (added, before if self.scores.adds_layer_before else None):
@@ -179,7 +181,7 @@ class GraphAttention:
         return Attended(g.matmul(weights, keys.values), scores, weights)
 
     def _weights(self, scores: Value, own: Value | None) -> Value:
-        """`model.scores.Scores`."""
+        """Compute `model.scores.Scores`."""
         g, kind = self._graph, self.scores.self_score
         match kind:
             case "keep":
@@ -198,7 +200,7 @@ class GraphAttention:
                 assert_never(kind)
 
     def joined(self, heads: Value, *, of_step: bool, one_query: bool = False) -> Value:
-        """(B, G, W I, e) -> (B, W, D); of a step, all rows: (B W, D). `one_query`: W is 1."""
+        """Join heads and project: (B, G, W I, e) -> (B, W, D), or (B W, D) if `of_step`. `one_query`: W is 1."""
         g, width = self._graph, self._output[0].shape[1]
         if not self.is_absorbed and not one_query:
             if self.inner > 1:
@@ -208,7 +210,7 @@ class GraphAttention:
 
 
 def _halves(weight: Array, bias: Array | None, head_dim: int) -> tuple[Array, Array | None]:
-    """A projection to heads whose pairs of numbers lie as two halves."""
+    """Reorder a projection so that each head's pairs of numbers lie as two halves."""
     order = np.arange(len(weight)).reshape(-1, head_dim // 2, 2).transpose(0, 2, 1).ravel()
     return weight[order], None if bias is None else bias[order]
 
@@ -218,41 +220,42 @@ def _arrays(weight: torch.Tensor, bias: torch.Tensor | None) -> tuple[Array, Arr
 
 
 class At(NamedTuple):
-    """Positions of queries: the first so many, or one."""
+    """Positions of the queries: all of a sentence's, or the one of a step."""
 
     end: Value
-    """int64 (1,): of sentences, how many there are; of a step, the position of the token that is read."""
+    """int64 (1,): for sentences, the number of positions; for a step, the position of the token that it reads."""
     is_step: bool
 
     def rows(self, g: Graph, table: Value, axis: int = 0) -> Value:
-        """The rows of a table at these positions: (n, ...), or (1, ...)."""
+        """Return a table's rows at these positions: (n, ...), or (1, ...) for a step."""
         return g.rows(table, self.end, axis) if self.is_step else g.sliced(table, g.ints(0), self.end, axis)
 
 
 class Turns(NamedTuple):
-    """How queries and keys turn (`model.positions.Rotary`), computed once for all layers. Pairs lie as two halves."""
+    """Rotations of queries and keys (`model.positions.Rotary`), computed once for all layers. Pairs lie as two
+    halves."""
 
     cos: Value
-    """(n, c): the cosines of each position's angles, for both halves."""
+    """(n, c): cosines of each position's angles, for both halves."""
     sin: Value
-    """(n, c): the sines, negative for the first half."""
+    """(n, c): sines, negated for the first half."""
 
     @classmethod
     def made(cls, g: Graph, positions: Positions, at: At) -> "Turns | None":
-        """Those of these positions; None where nothing turns."""
+        """Return the rotations at these positions; None if positions are not rotary."""
         if not isinstance(positions, Rotary):
             return None
         cos, sin = (at.rows(g, g.constant(array(positions.table)[:, :, i])) for i in (0, 1))
         return cls(g.concatenated(cos, cos, axis=-1), g.concatenated(g.op("Neg", sin), sin, axis=-1))
 
     def of(self, g: Graph, x: Value) -> Value:
-        """Queries or keys (B, G, n, c) of these positions, as they enter the scores."""
+        """Rotate queries or keys (B, G, n, c) at these positions."""
         first, second = g.outputs_of("Split", 2, x, axis=-1, num_outputs=2)
         return g.add(g.mul(x, self.cos), g.mul(g.concatenated(second, first, axis=-1), self.sin))
 
 
 class PositionScores:
-    """What positions add to the scores of self-attention."""
+    """The scores that positions add in self-attention."""
 
     def __init__(self, graph: Graph, positions: Positions) -> None:
         self._graph, self._positions = graph, positions
@@ -272,12 +275,12 @@ class PositionScores:
             with torch.no_grad():
                 every = torch.arange(-FARTHEST, FARTHEST + 1)
                 table = by_distance(distances, torch.zeros(1, dtype=torch.long), every, causal=positions.causal)
-            self._table = array(table)[:, 0]  # (H, distances): farther ones are all alike
+            self._table = array(table)[:, 0]  # (H, distances); beyond FARTHEST, all distances have the same score
 
     def __call__(self, queries_at: Value, keys_at: Value, at: At, end: Value) -> Value | None:
-        """(H, q, k) for positions int64 (q, 1) and (1, k); `end`, (1,): one more than the last key. None for nothing.
+        """Return scores (H, q, k) for positions int64 (q, 1) and (1, k), or None if positions add none.
 
-        `at`: the queries as `At`; keys begin at 0.
+        `at`: the query positions as `At`. `end`, (1,): one more than the last key's position; keys begin at 0.
         """
         g, positions = self._graph, self._positions
         distance = g.sub(keys_at, queries_at)

@@ -1,7 +1,8 @@
-"""Which settings of an architecture a target that is written apart from the model does not know.
+"""Find the settings of an architecture that an export target does not support.
 
-A value that is new on an axis has no graph until it is written. The file that has it then lists it, for
-`stacks.COMPUTED`; until then `stacks.why_not` refuses it by name, and torch alone decodes it.
+An export target has code of its own for each value of an axis. A new value is unsupported until that code is written
+and the value is listed beside it (for graphs, in `stacks.COMPUTED`). Until then, `stacks.why_not` refuses it by name,
+and only the engine `torch` can decode with it.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import TypeAlias
 from repose.model.architecture import DROPOUTS, Architecture
 
 Listed: TypeAlias = Mapping[str, tuple[object, ...]]
-"""Axis to those of its values that a target knows."""
+"""Axes, each with the values that a target supports."""
 
 SIZES_AND_TRAINING = frozenset(
     [
@@ -19,12 +20,12 @@ SIZES_AND_TRAINING = frozenset(
         *("num_encoder_layers", "num_decoder_layers", *DROPOUTS),
     ]
 )
-"""Fields that change nothing of what is computed but its size, and those that act in training alone."""
+"""Fields that only change sizes, or only act in training."""
 
 
 def not_listed(a: Architecture, listed: Listed, any_value: Collection[str]) -> Iterator[tuple[str, object]]:
-    """Fields whose values a target does not know, such as ("norm", "both"): values that are not listed, and of axes
-    that are not listed, all but the default. `any_value`: fields of which it knows every value."""
+    """Yield fields with a value that a target does not support, such as ("norm", "both"): values that are not listed;
+    on axes that are not listed, all but the default. `any_value`: fields of which the target supports every value."""
     for field in fields(a):
         value, known = getattr(a, field.name), listed.get(field.name, (field.default,))
         if field.name not in any_value and value not in known:

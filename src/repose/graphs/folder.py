@@ -1,6 +1,6 @@
-"""A folder with the graphs of a model and `repose-onnx.json`, which says what goes in and out of them.
+"""A folder with a model's graphs and `repose-onnx.json`, which describes their inputs and outputs.
 
-Reading needs neither torch nor onnx.
+Reading it needs neither torch nor onnx.
 """
 
 from collections.abc import Mapping
@@ -21,43 +21,44 @@ if TYPE_CHECKING:
 TARGET = "onnx"
 ENCODER, STEP = "encoder.onnx", "step.onnx"
 GREEDY, BEAM = "greedy.onnx", "beam.onnx"
-"""Searches of one sentence, which read their weights in the step."""
+"""Searches for one sentence; their weights are in the step's file."""
 
 
 @checked(frozen=True)
 class CacheTensor:
-    """What each row of a decoding keeps from step to step: `past_<name>` in, `new_<name>` out."""
+    """A tensor that each row carries from step to step: input `past_<name>`, output `new_<name>`."""
 
     name: str
     groups: Annotated[int, Field(ge=0)]
-    """G of (R, G, T, width), where T grows by one in a step; 0 for (R, width), which does not grow."""
+    """G in the shape (R, G, T, width), where T grows by one per step; 0 for the shape (R, width), which does not
+    grow."""
     width: Count
 
     @property
     def shape(self) -> list[int | str]:
-        """Its dimensions, with names for those that differ from call to call."""
+        """Its dimensions, with names for those that vary between calls."""
         return ["R", self.groups, "T", self.width] if self.groups else ["R", self.width]
 
 
 @checked(frozen=True, config=ConfigDict(populate_by_name=True))
 class GraphFacts:
-    """What whoever runs the graphs must know of them."""
+    """Facts needed to run the graphs."""
 
     opset: int
     precision: Literal["fp32", "int8"]
-    """The precision of the products with weights."""
+    """Precision of products with weights."""
     max_length: MaxLength
-    """Longest sequence in tokens, START and END included."""
+    """Longest sequence in tokens, including START and END."""
     tgt_vocab_size: Count
     num_layers: Layers
-    """Layers of the decoder: a step has so many outputs attention_0, attention_1, ..."""
+    """Number of decoder layers, and of a step's outputs attention_0, attention_1, ..."""
     memory: tuple[str, ...]
-    """Outputs of the encoder that every step gets, beside src_bias; the first dimension is the sentence's."""
+    """Encoder outputs that every step reads, besides src_bias; their first dimension is the sentence."""
     cache: Annotated[tuple[CacheTensor, ...], Field(alias="kept")]
-    """What rows keep from step to step; called `kept` in the JSON files that other programs read."""
+    """Tensors that rows carry from step to step; called `kept` in JSON files, which other programs read."""
 
     def to_json(self) -> dict[str, Any]:
-        """The facts as they stand in `repose-onnx.json`, and in the `model.json` of a page."""
+        """Return the facts as in `repose-onnx.json`, and in the `model.json` of a web page."""
         return _FACTS.dump_python(self, by_alias=True)
 
 
@@ -66,23 +67,23 @@ _FACTS = TypeAdapter(GraphFacts)
 
 @dataclass(frozen=True)
 class GraphFolder:
-    """A folder that was read."""
+    """The paths and facts of a folder of graphs."""
 
     encoder: Path
     step: Path
     facts: GraphFacts
     description: Mapping[str, Any]
-    """All of `repose-onnx.json`."""
+    """The content of `repose-onnx.json`."""
     lock: Path | None = None
-    """A lock file that all who compute with the graphs share, so that nobody removes them meanwhile."""
+    """A lock file shared by all who use the graphs, so that they are not removed meanwhile."""
 
     def search(self, beam_size: int) -> Path:
-        """The search of one sentence, greedy or with a beam."""
+        """Return the path of the greedy search or of the beam search for one sentence."""
         return self.step.with_name(GREEDY if beam_size == 1 else BEAM)
 
 
 def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> GraphFacts:
-    """Write the graphs into a folder. Raises ConfigError where the extra `fast` is missing."""
+    """Write the graphs into a folder. Raises ConfigError if the extra `fast` is missing."""
     from repose.graphs import searches
     from repose.graphs.graph import refer
     from repose.graphs.stacks import graphs_of
@@ -99,25 +100,24 @@ def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> G
 
 
 def describe(folder: Path, config: Mapping[str, Any], facts: GraphFacts, fields: Mapping[str, Any]) -> None:
-    """Write `repose-onnx.json`, last; `config` is the config.json of the model that the graphs are of."""
+    """Write `repose-onnx.json`, after all other files. `config`: the model's config.json."""
     write_description(folder, TARGET, config, {"graphs": facts.to_json(), **fields})
 
 
 def read(folder: Path) -> GraphFolder:
-    """The folder, its files' digests checked. Raises CheckpointError for whatever is missing or damaged; the searches
+    """Read a folder and check its files' digests. Raises CheckpointError if a file is missing or damaged; the searches
     may be missing."""
     description = read_description(folder, TARGET, may_lack=(GREEDY, BEAM))
     try:
         facts = _FACTS.validate_python(description.get("graphs"))
     except ValidationError as error:
         raise CheckpointError(f"{folder} has no usable section graphs: export the model again") from error
-    place = folder.absolute()  # some files are opened later, when the process may be in another folder
+    place = folder.absolute()  # absolute, because some files are opened later, perhaps from another folder
     return GraphFolder(place / ENCODER, place / STEP, facts, description)
 
 
 def config_of(graphs: GraphFolder, folder: Path) -> dict[str, Any]:
-    """The config.json of the model that was exported. Raises CheckpointError, which names `folder`, where it cannot be
-    used."""
+    """Return the config.json of the exported model. Raises CheckpointError, which names `folder`, if it is unusable."""
     config = graphs.description.get("config")
     if not isinstance(config, dict) or not isinstance(config.get("decoding", {}), dict):
         raise CheckpointError(f"{folder} has no usable section config: export the model again")
@@ -125,5 +125,5 @@ def config_of(graphs: GraphFolder, folder: Path) -> dict[str, Any]:
 
 
 def is_graph_folder(folder: Path) -> bool:
-    """Whether a folder is an export to ONNX."""
+    """Return whether a folder is an export to ONNX."""
     return (folder / f"repose-{TARGET}.json").is_file()

@@ -1,15 +1,16 @@
-"""Whole searches of one sentence as ONNX graphs: the step in a loop of ONNX's own.
+"""Search for the translation of one sentence in a single ONNX graph, which has the step in a loop.
 
-    greedy    limit (), and what the encoder gives -> tokens and log_probs, both (T, 1, 1), END included, and best,
-              (T, 1, 1), what `tokens` must be equal to: if they are not, search step by step
-    beam      limit, beam_size, width, num_hypotheses (1,), penalties (limit + 1,), and what the encoder gives ->
-              scores (T, C), rows (T, C), tokens (T, C), sums (T,)
+    greedy    inputs: limit () and the encoder's outputs
+              outputs: tokens and log_probs, both (T, 1, 1), including END; best (T, 1, 1), the exact choice at each
+              step: if `tokens` differ from it, search again step by step
+    beam      inputs: limit, beam_size, width, num_hypotheses (1,), penalties (limit + 1,), the encoder's outputs
+              outputs: scores (T, C), rows (T, C), tokens (T, C), sums (T,)
 
-For one sentence, calls and the work between them would take as long as the steps. Rules are those of
-`repose.decoding.search`. A beam's `width` is how many tokens of a row are candidates, C twice its size how many
-candidates of a step are handed out, best first: scores float64, −inf where there is none, the row of the step that each
-continues, and its token. `penalties` are float64, by length. A sum is of the log-probabilities of a step's candidates:
-no number where one is none.
+With one sentence, calling a step from Python takes as long as the step itself. The rules are those of
+`repose.decoding.search`. `width` is the number of candidate tokens per row; C, twice the beam size, is the number of
+candidates that a step outputs, best first: float64 scores (−inf where there is no candidate), the row that each
+candidate continues, and its token. `penalties` are float64, indexed by length. `sums` add up the log-probabilities of
+each step's candidates, and are NaN if one of them is.
 """
 
 from typing import Any
@@ -21,12 +22,12 @@ from repose.graphs.stacks import Memory, StepGraph
 from repose.model.transformer import Transformer
 from repose.system.token_ids import END, PAD, START
 
-_LARGE, _BLOCK = 1024, 64  # tokens of a vocabulary, and of what is looked at together
-_NEAR = 4  # tokens with the largest rough logits, one of which is taken to have the largest exact one
+_LARGE, _BLOCK = 1024, 64  # vocabularies from this size on are searched in blocks of this size
+_NEAR = 4  # number of largest rough logits for which exact ones are computed
 
 
 def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
-    """The greedy search: until END or the limit."""
+    """Build the greedy search, which runs until END or the limit."""
     g = Graph("greedy", int8=int8)
     limit = g.input("limit", [], "INT64")
     body = g.body(one_row=True)
@@ -51,7 +52,7 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
         body.output(name, value, shape)
     *_, tokens, values = g.loop(body, limit, [g.ints(START), *empty])
     best = tokens
-    if is_rough:  # exactly, of all tokens in one product
+    if is_rough:  # the exact log-probabilities of the whole sentence, in one product
         log_probs = _allowed(g, model.tgt_vocab_size, step.log_probs_of(g, g.reshaped(values, (-1, step.a.d_model))))
         exact = g.outputs_of("TopK", 2, log_probs, g.ints(1))
         values, best = (g.reshaped(each, (-1, 1, 1)) for each in exact)
@@ -62,8 +63,8 @@ def greedy(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
 
 
 def _probably_best(g: Graph, model: Transformer, hidden: Value) -> Value:
-    """The next token (1, 1) of hidden states (1, d): of those with the best rough logits the one with the best exact
-    one. Reading all weights of the exact ones would take half of a step's time."""
+    """Choose the next token (1, 1) for hidden states (1, d): the one with the best exact logit among those with the
+    best rough logits. Exact logits of all tokens would take half of a step's time, to read the weights."""
     weight = array(model.output.weight)
     bias = np.zeros(len(weight), np.float32) if model.output.bias is None else array(model.output.bias).copy()
     bias[[PAD, START]] = -np.inf
@@ -75,7 +76,7 @@ def _probably_best(g: Graph, model: Transformer, hidden: Value) -> Value:
 
 
 def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
-    """The beam search: until nothing can win, or the limit."""
+    """Build the beam search, which runs until no live hypothesis can win, or the limit."""
     g = Graph("beam", int8=int8)
     limit = g.input("limit", [], "INT64")
     size, width, num_hypotheses = (g.input(name, [1], "INT64") for name in ("beam_size", "width", "num_hypotheses"))
@@ -123,11 +124,11 @@ def beam(model: Transformer, memory: list[Memory], *, int8: bool) -> Any:
 
 
 def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value, Value]:
-    """Log-probabilities of `size` tokens (R, V), `width` int64 (1,) -> those of the best tokens of each row that may be
-    chosen, and their ids, (R, width), best first, of equals the lower id.
+    """Return the best allowed tokens of each row: their log-probabilities and ids, both (R, width), best first, the
+    lower id first among equals. `log_probs` (R, V) are those of `size` tokens; `width` is int64 (1,).
 
-    Of a large vocabulary it looks through the blocks with the largest numbers alone: `TopK` over all would take as long
-    as their product in int8. One block more than tokens, as that of PAD and START may have its place by them.
+    A large vocabulary is cut into blocks, and only those with the largest maxima are searched: `TopK` over all tokens
+    would take as long as the int8 product. One block more than `width`, because PAD or START may be a block's maximum.
     """
     if size < _LARGE:
         values, ids = g.outputs_of("TopK", 2, _allowed(g, size, log_probs), width)
@@ -139,7 +140,7 @@ def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value,
     blocks = g.reshaped(log_probs, (-1, number, block))
     num_chosen = g.op("Min", g.add(width, g.ints(1)), g.ints(number))
     _, chosen = g.outputs_of("TopK", 2, g.op("ReduceMax", blocks, g.ints(-1), keepdims=0), num_chosen)
-    chosen, _ = g.outputs_of("TopK", 2, chosen, num_chosen, largest=0)  # as they lie, which decides between equals
+    chosen, _ = g.outputs_of("TopK", 2, chosen, num_chosen, largest=0)  # in the order of ids, which breaks ties
     numbers = g.op("GatherND", blocks, g.op("Unsqueeze", chosen, g.ints(-1)), batch_dims=1)
     never = np.zeros((number, block), np.float32)
     never.flat[[PAD, START]] = -np.inf
@@ -151,14 +152,14 @@ def best_of(g: Graph, size: int, log_probs: Value, width: Value) -> tuple[Value,
 
 
 def _allowed(g: Graph, size: int, log_probs: Value) -> Value:
-    """Log-probabilities without those of tokens that are never chosen."""
+    """Set the log-probabilities of PAD and START, which are never chosen, to −inf."""
     never = np.zeros(size, np.float32)
     never[[PAD, START]] = -np.inf
     return g.add(log_probs, g.constant(never))
 
 
 def _carried_cache(g: Graph, body: Graph, step: StepGraph, new: list[Value]) -> list[Value]:
-    """Let `body` hand what rows keep to its next round; returns what they keep before the first."""
+    """Make the cache a carried value of the loop; return the empty cache for its first iteration."""
     empty = []
     for tensor, value in zip(step.cache, new, strict=True):
         body.output(f"new_{tensor.name}", value, ["T_1" if size == "T" else size for size in tensor.shape])

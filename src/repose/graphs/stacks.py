@@ -1,14 +1,14 @@
-"""A Transformer as two ONNX graphs: the encoder, and one more token of each row of a decoding.
+"""Write a Transformer as two ONNX graphs: the encoder, and one decoding step.
 
-    encoder   src (B, S), ids with PAD on the right -> src_bias (B, 1, 1, S), and the memory as cross-attention reads it
+    encoder   src (B, S), ids with PAD on the right -> src_bias (B, 1, 1, S), and the memory for cross-attention
     step      tokens (N, W), at (), src_bias, the memory, past_* -> log_probs (N W, V), new_*, attention_*
 
-A step's rows stand side by side by sentence, W of each, so that the memory is there once for each of the N. What a row
-keeps goes in as `past_*` and comes out as `new_*`: keys and values (R, G, T, c), which grow by one, or the running
-statistics of a token norm (R, M), which do not. `at` is how many tokens were read before.
+A step has W rows (hypotheses) for each of N sentences, so that the memory is stored once per sentence. The cache goes
+in as `past_*` and comes out as `new_*`: keys and values (R, G, T, c), which grow by one token, or the running
+statistics of a token norm (R, M), which do not grow. `at` is the number of tokens read before.
 
-What is constant after training is folded: embedding scale, vocabulary norm, layer norm of positions, the scale of
-scores, absorbed heads, positions' projections. Padding is computed on and masked.
+Everything that is constant after training is folded into the weights: embedding scale, vocabulary norm, layer norm of
+positions, the scale of scores, absorbed heads, position projections. Padding is computed, too, and masked.
 """
 
 from typing import Any, Literal, NamedTuple, assert_never
@@ -44,25 +44,25 @@ COMPUTED: Listed = {
     "tie_embeddings": ("all", "output", "none"),
     "output_bias": (False, True),
 }
-"""Axis to its values that have graphs, here and in the files that this one uses."""
+"""Axes with the values that have a graph, here and in the modules that this one uses."""
 _ANY_VALUE = SIZES_AND_TRAINING | {
     *("num_kv_heads", "residual_weight", "attention_window", "norm_eps", "token_norm_eps"),
 }
-"""Fields of which graphs compute every value."""
+"""Fields of which graphs support every value."""
 OfSentence = Literal["sentence", "prefix"]
-"""Token norms whose statistics are of the sentence that is read."""
+"""Token norms whose statistics are computed over the input sentence."""
 
 
 class Memory(NamedTuple):
-    """A tensor that the encoder hands to every step."""
+    """An encoder output that every step reads."""
 
     name: str
     shape: list[int | str]
-    """Of each sentence: keys (G, c, S), values (G, S, c)."""
+    """Shape per sentence: keys (G, c, S), values (G, S, c)."""
 
 
 class Graphs(NamedTuple):
-    """Encoder and step (`onnx.ModelProto`), and what to know of them."""
+    """Encoder and step (`onnx.ModelProto`), and the facts needed to run them."""
 
     encoder: Any
     step: Any
@@ -71,7 +71,7 @@ class Graphs(NamedTuple):
 
 
 def why_not(a: Architecture) -> str | None:
-    """Why an architecture has no graphs; None where it has."""
+    """Return why an architecture has no graphs; None if it has them."""
     if a.looks_ahead:
         return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
     unlisted = not_listed(a, COMPUTED, _ANY_VALUE)
@@ -79,7 +79,8 @@ def why_not(a: Architecture) -> str | None:
 
 
 def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
-    """The graphs of a model. Raises ConfigError where the extra `fast` is missing, or for one that has none."""
+    """Build a model's graphs. Raises ConfigError if the extra `fast` is missing, or if the architecture has no
+    graphs."""
     a = model.architecture
     if (reason := why_not(a)) is not None:
         raise ConfigError(f"this model has no graphs: {reason}")
@@ -101,18 +102,19 @@ def graphs_of(model: Transformer, *, int8: bool = False) -> Graphs:
 
 
 class _StackGraph:
-    """What both graphs share."""
+    """What the encoder's and the step's graph share."""
 
     def __init__(self, model: Transformer, stack: Stack, graph: Graph) -> None:
         self.g = graph
         self.model, self.a, self.stack = model, model.architecture, stack
         self.position_scores = PositionScores(self.g, stack.positions)
         self.real: Value | None = None
-        """Of the encoder: 1 for a token, 0 for padding, (B, S, 1)."""
+        """In the encoder: 1 for tokens, 0 for padding, (B, S, 1)."""
         self.cache: list[CacheTensor] = []
 
     def embedded(self, ids: Value, at: At) -> tuple[Value, Value | None]:
-        """Ids of any shape -> the first layer's input, and token embeddings where they are values."""
+        """Embed ids of any shape; return the first layer's input, and the token embeddings if attention values use
+        them."""
         g, e, site = self.g, self.stack.embedding, self.stack.embedding.site
         tokens = g.rows(g.constant(_token_table(e)), ids)
         positions = at.rows(g, g.constant(_position_table(e))) if e.positions.has_rows else None
@@ -148,7 +150,7 @@ class _StackGraph:
                 assert_never(e.combine)
 
     def token_norm(self, x: Value, norm: TokenNorm, name: str, width: int) -> Value:
-        """`model.token_norm`, of statistics that the table of tokens does not have in it."""
+        """Compute `model.token_norm`, unless it is folded into the token table."""
         g = self.g
         match norm.kind:
             case "none":
@@ -165,11 +167,11 @@ class _StackGraph:
                 assert_never(norm.kind)
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
-        """Mean and variance for each token."""
+        """Return the mean and variance for each token."""
         raise NotImplementedError
 
     def between_layers(self, x: Value, index: int) -> Value:
-        """The input of layer `index`: with `every_layer`, its token half normalised."""
+        """Return the input of layer `index`; with `every_layer`, its token half is normalised."""
         norm = self.stack.layer_token_norms[index - 1] if index > 0 else None
         if not isinstance(norm, TokenNorm) or norm.kind == "none":
             return x
@@ -178,7 +180,7 @@ class _StackGraph:
         return g.concatenated(tokens, g.sliced(x, g.ints(m), g.ints(self.a.d_model), -1), axis=-1)
 
     def entered(self, sublayer: Sublayer, x: Value) -> Value:
-        """What the branch of a sublayer reads."""
+        """Return the input of a sublayer's branch (with `norm = pre` or `both`, normalised)."""
         match sublayer.placement:
             case "pre":
                 return self.g.norm(x, sublayer.norm)
@@ -190,7 +192,7 @@ class _StackGraph:
                 assert_never(sublayer.placement)
 
     def left(self, sublayer: Sublayer, x: Value, branch: Value) -> Value:
-        """What comes out of a sublayer."""
+        """Return a sublayer's output: residual connection and norm."""
         g, k = self.g, sublayer.residual_weight
         match sublayer.placement:
             case "pre":
@@ -201,7 +203,7 @@ class _StackGraph:
                 assert_never(sublayer.placement)
 
     def fed_forward(self, layer: EncoderLayer | DecoderLayer, x: Value) -> Value:
-        """Through the last sublayer of a layer."""
+        """Compute a layer's feed-forward sublayer."""
         g, ff = self.g, layer.feed_forward
         assert isinstance(ff, FeedForward)
         y = self.entered(layer.feed_forward_sublayer, x)
@@ -226,13 +228,13 @@ class _StackGraph:
 
 
 class _EncoderGraph(_StackGraph):
-    """The source, read once."""
+    """The encoder's graph."""
 
     def __init__(self, model: Transformer, *, int8: bool) -> None:
         super().__init__(model, model.encoder, Graph("encoder", int8=int8))
 
     def made(self) -> tuple[Any, list[Memory]]:
-        """The graph, and what it hands on."""
+        """Build the graph; return it with the memory that it outputs."""
         g, a = self.g, self.a
         src = g.input("src", ["B", "S"], "INT64")
         is_real = g.op("Not", g.op("Equal", src, g.constant(0, np.int64)))
@@ -248,7 +250,7 @@ class _EncoderGraph(_StackGraph):
         if a.attention_window is not None:
             reach = g.constant(a.attention_window // 2, np.int64)
             near = g.op("LessOrEqual", g.op("Abs", g.sub(keys_at, queries_at)), reach)
-            # Padding meets itself: what has no key at all would be NaN, and all that meets it.
+            # Padding attends to itself: a row without keys would be NaN, and would make others NaN.
             met = g.op("Or", g.op("And", g.op("Unsqueeze", is_real, g.ints(1, 2)), near), own)
             bias = g.where(met, g.constant(0.0), g.constant(-np.inf))  # (B, 1, S, S)
         turns = Turns.made(g, self.stack.positions, at)
@@ -279,7 +281,7 @@ class _EncoderGraph(_StackGraph):
         g, memory = self.g, []
         layers = [layer for layer in self.model.decoder.layers if isinstance(layer, DecoderLayer)]
         attentions = [GraphAttention(g, layer.cross_attention, None) for layer in layers]
-        # Absorbed, every layer reads the same.
+        # With absorbed heads, all layers read the same memory.
         for index, attention in enumerate(attentions[:1] if attentions[0].is_absorbed else attentions):
             keys, vals = attention.keys_and_values(x, values)
             for tensor, value in (
@@ -291,7 +293,7 @@ class _EncoderGraph(_StackGraph):
         return memory
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:  # noqa: ARG002
-        """Over the sentence, or up to each token."""
+        """Statistics over the whole sentence, or over the prefix up to each token."""
         g, real = self.g, self.real
         assert real is not None
         one, axis = g.constant(1.0), g.constant(1, np.int64)
@@ -308,39 +310,40 @@ class _EncoderGraph(_StackGraph):
 
 
 class StepGraph(_StackGraph):
-    """One more token of each row."""
+    """The graph of one decoding step."""
 
     def __init__(self, model: Transformer, graph: Graph, *, one_query: bool = False, is_padded: bool = True) -> None:
-        """`one_query`: each sentence has one row. `is_padded`: sources may have padding."""
+        """`one_query`: each sentence has a single row. `is_padded`: sources may have padding."""
         super().__init__(model, model.decoder, graph)
         self.one_query, self.is_padded = one_query, is_padded
         self.memory_inputs: dict[str, Value] = {}
         self.attended: list[tuple[Value, list[int | str]]] = []
-        """The weights of each layer's cross-attention, and their shape."""
+        """Weights of each layer's cross-attention, with their shapes."""
         self.new: list[Value] = []
-        """What each row keeps, in the order of `cache`."""
+        """The updated cache, in the order of `cache`."""
 
     def read_memory(self, g: Graph, memory: list[Memory]) -> None:
-        """What belongs to the sentences, as inputs of a graph: this one, or the one around it."""
+        """Add the memory as inputs of a graph: this one, or the outer graph of a loop."""
         self.memory_inputs = {"src_bias": g.input("src_bias", ["N", 1, 1, "S"])}
         for name, shape in memory:
             self.memory_inputs[name] = g.input(name, ["N", *shape])
 
     def log_probs(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
-        """Log-probabilities of the next token, (R, V); arguments as for `hidden`."""
+        """Return log-probabilities of the next token, (R, V); arguments as for `hidden`."""
         return self.log_probs_of(self.g, self.hidden(tokens, at, num_sentences))
 
     def log_probs_of(self, g: Graph, hidden: Value) -> Value:
-        """Log-probabilities (R, V) from hidden states (R, d), in a graph: this one, or the one around it."""
+        """Return log-probabilities (R, V) for hidden states (R, d), in this graph or in the outer graph of a loop."""
         output = self.model.output
         return g.op("LogSoftmax", g.linear(hidden, output.weight, output.bias, by_row=True), axis=-1)
 
     def hidden(self, tokens: Value, at: Value, num_sentences: Value) -> Value:
-        """What the decoder makes of a token of each row, (R, d); `tokens` int64 (R,), `at` (), `num_sentences` (1,)."""
+        """Return the decoder's output (R, d) for one token per row: `tokens` int64 (R,), `at` (), `num_sentences`
+        (1,)."""
         g, a = self.g, self.a
         self.at = at
         end = At(g.op("Unsqueeze", at, g.ints(0)), is_step=True)
-        self.num_read = g.add(end.end, g.ints(1))  # tokens, this one included
+        self.num_read = g.add(end.end, g.ints(1))  # number of tokens, including this one
         keys_at = g.range(g.scalar(self.num_read))
         row = g.op("Unsqueeze", keys_at, g.ints(0))
         scores = self.position_scores(g.reshaped(end.end, (1, 1)), row, end, self.num_read)  # (H, 1, T)
@@ -363,7 +366,7 @@ class StepGraph(_StackGraph):
             queries, *new = attention.read(y, values, turns)
             grown = []
             for kind, value in zip(("keys", "values"), new, strict=True):
-                if value not in shared:  # token embeddings are every layer's values, hidden states keys and values
+                if value not in shared:  # layers share token embeddings as values, and hidden states as keys and values
                     name = "tokens" if value == values else f"{kind}_{index}"
                     fresh, width = attention.by_token(value), self._width(attention, kind)
                     shared[value] = self._grown(name, fresh, attention.groups, width)
@@ -382,7 +385,7 @@ class StepGraph(_StackGraph):
     def _after_memory(
         self, layer: DecoderLayer, index: int, x: Value, num_sentences: Value, before: Value | None
     ) -> tuple[Value, Value]:
-        """Out of the cross-attention of a layer, and its scores; `before`: those of the layer before."""
+        """Compute a layer's cross-attention; return its output and scores. `before`: the previous layer's scores."""
         attention = GraphAttention(self.g, layer.cross_attention, None)
         place = 0 if attention.is_absorbed else index
         keys = Keys(*(self.memory_inputs[f"{kind}_{place}"] for kind in ("keys", "values")))
@@ -399,7 +402,7 @@ class StepGraph(_StackGraph):
         return self.a.d_model if kind == "keys" else self.a.d_value
 
     def _grown(self, name: str, new: Value, groups: int, width: int) -> Value:
-        """What the rows kept under this name, and this token's."""
+        """Append this token's keys or values to the cache; return all of them."""
         g, tensor = self.g, CacheTensor(name, groups, width)
         grown = g.concatenated(g.input(f"past_{name}", tensor.shape), new, axis=2)
         self.cache.append(tensor)
@@ -407,7 +410,7 @@ class StepGraph(_StackGraph):
         return grown
 
     def statistics(self, x: Value, kind: OfSentence, name: str, width: int) -> tuple[Value, Value]:
-        """Mean and variance of each row's tokens so far."""
+        """Return the mean and variance of each row's tokens so far."""
         assert kind == "prefix", "a sentence's are not known before its end"
         g = self.g
         tensors = [CacheTensor(f"{name}_{what}", 0, width) for what in ("mean", "deviations")]
@@ -421,7 +424,7 @@ class StepGraph(_StackGraph):
 
 
 def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tuple[Any, list[CacheTensor]]:
-    """The graph of a step, and what each row keeps."""
+    """Build the graph of a step; return it with its cache tensors."""
     g = Graph("step", int8=int8)
     step = StepGraph(model, g)
     tokens, at = g.input("tokens", ["N", "W"], "INT64"), g.input("at", [], "INT64")
@@ -436,14 +439,14 @@ def _step_graph(model: Transformer, memory: list[Memory], *, int8: bool) -> tupl
 
 
 def _token_table(e: Embedding) -> Any:
-    """Rows of tokens, scaled, and normalised where statistics are constants of the tokens alone: (V, m)."""
+    """Return the token table (V, m), scaled, and normalised if the norm's statistics are constant."""
     if e.site == "after_concat":
         return array((e.tokens.weight.double() * e.scale).float())
     return array(normalised_rows(e.token_norm, e.tokens.weight, e.scale).float())
 
 
 def _position_table(e: Embedding) -> Any:
-    """Rows of positions, normalised where they have a norm of their own: (L, m)."""
+    """Return the position table (L, m), normalised if positions have a norm of their own."""
     rows = e.positions.rows(torch.arange(e.max_length))
     assert rows is not None
     return array(e.input_norms["positions"](rows) if "positions" in e.input_norms else rows)
