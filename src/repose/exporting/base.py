@@ -1,4 +1,4 @@
-"""What the targets of `repose export` share: options, and what an export hands back."""
+"""Shared by all targets of `repose export`: options, and the result of an export."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,34 +11,34 @@ from repose.decoding.engine import Precision
 
 @dataclass(frozen=True)
 class Options:
-    """How a model is exported. A target that knows no choice of one refuses any but the default."""
+    """Options of an export. A target without a choice refuses anything but the default."""
 
     precision: Precision = "fp32"
     """Precision of the products with weights."""
     single_file: bool = False
-    """One file that needs no other (target `web`)."""
+    """Write a single self-contained file (target `web`)."""
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: `target` and `folder`, the `largest_difference` of a log-probability (in nats) from this
-    project's model, bytes of `files` and of `parts`, and `notes` for whoever uses it."""
+    """The result of an export: `target` and `folder`, the `largest_difference` (in nats) of a log-probability from this
+    project's model, sizes of `files` and `parts` in bytes, and `notes` for users."""
 
     target: str
     folder: Path
     largest_difference: float | None = None
-    """Largest difference of a log-probability, in nats, from this project's model; None where nothing was compared."""
+    """Largest difference (in nats) of a log-probability from this project's model; None if nothing was compared."""
     files: Mapping[str, int] = field(default_factory=dict)
-    """Bytes of each file, by its path within the folder."""
+    """Size of each file in bytes, by its path within the folder."""
     parts: Mapping[str, int] = field(default_factory=dict)
-    """Bytes by what they are for, before they are packed; where that is more than one thing."""
+    """Bytes by purpose, before compression, if there is more than one purpose."""
     notes: tuple[str, ...] = ()
-    """Sentences about what whoever uses it should know."""
+    """Sentences that users of the export should read."""
 
 
 def usage(decoding: Mapping[str, Any], *how_to_load: str) -> dict[str, Any]:
-    """What the description of every export says of its use: ids of the special tokens, how the model searches, and the
-    lines that load it."""
+    """Return the fields on usage in an export's description: ids of special tokens, decoding settings, and the lines of
+    code that load it."""
     return {
         "special_tokens": {token: i for i, token in enumerate(SPECIAL_TOKENS)},
         "decoding": dict(decoding),

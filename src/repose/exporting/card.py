@@ -1,4 +1,4 @@
-"""The card of an export, README.md, for whoever finds it on a hub: the model's own, with how the export is loaded."""
+"""The model card of an export (README.md): the model's own card, with instructions to load the export."""
 
 import contextlib
 import json
@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 _TITLE, _LIBRARY = "How to load", {"ctranslate2": "ctranslate2"}
-"""The library that loads an export, as the hub calls it; repose unless named."""
+"""The hub's name of the library that loads an export; repose by default."""
 
 
 def card(text: str, target: str, how_to_load: Sequence[str]) -> str:
-    """The card of an export, made from its model's: it has other lines under "How to load", the target among its tags,
-    and no list of files, which the description has. What somebody has added stays."""
+    """Turn a model's card into that of its export: replace the lines under "How to load", add the target to the tags,
+    and remove the list of files, which the description has. Anything that people have added stays."""
     sections = re.split(r"(?m)^(?=## )", text)
     loading = f"## {_TITLE}\n\n```python\n" + "\n".join(how_to_load) + "\n```\n\n"
     kept = [loading if part.startswith(f"## {_TITLE}\n") else part for part in sections if part[:9] != "## Files\n"]
@@ -19,7 +19,7 @@ def card(text: str, target: str, how_to_load: Sequence[str]) -> str:
 
 
 def _head(text: str, target: str) -> str:
-    """The part before the first section, in whose lines, as `repose.runs.card` writes them, the target is named."""
+    """Return the part before the first section, as `repose.runs.card` writes it, with the target's name added."""
     lines = text.splitlines(keepends=True)
     for place, line in enumerate(lines):
         name, _, value = line.partition(": ")

@@ -1,4 +1,4 @@
-"""A model as CTranslate2's own layers: whatever they do not know is folded into weights that they have.
+"""Express a model in CTranslate2's layers: whatever these lack is folded into their weights.
 
     embeddings    scale, token norm over the vocabulary or by running statistics, and layer norm of tokens are
                   functions of a row of the table, so the table has them done; layer norm of positions likewise
@@ -54,10 +54,10 @@ EXPRESSED: Listed = {
     "attention_bias": (False, True),
     "output_bias": (False, True),
 }
-"""Axis to its values that are folded here or that CTranslate2 has. A test compares each with the model; one that is not
-listed is refused."""
+"""Axes with the values that CTranslate2 has or that are folded here. Other values are refused. A test compares each
+listed value with the model."""
 ANY_VALUE = SIZES_AND_TRAINING | {"num_kv_heads", "residual_weight", "norm_eps", "token_norm_eps"}
-"""Fields of which it can express every value."""
+"""Fields of which CTranslate2 can express every value."""
 _OF_A_SENTENCE = "has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
 _OF_MORE = "normalises more than the tokens that CTranslate2 looks up"
 _TOKENS = "has attention read token embeddings, where CTranslate2's reads hidden states"
@@ -79,18 +79,18 @@ _REASONS: Mapping[tuple[str, object], str] = {
     ("input_norm", "sum"): "is a layer norm beside others, where CTranslate2 has one kind in all places",
     ("norm", "both"): "normalises before the sublayer and after the sum, where CTranslate2 has one of the two",
 }
-"""Why a value cannot be expressed, for those that somebody has looked at."""
+"""Why a value cannot be expressed, for the values that were examined."""
 
 NEVER = -1e4
-"""Bias of tokens that are never chosen: their probability is 0 in fp32."""
+"""Bias of tokens that must never be chosen; it makes their probability 0 in fp32."""
 _SMALL = 1e-12
-"""Epsilon of what has none: zeros are divided by its root."""
+"""Epsilon for norms without one, so that zeros are not divided by zero."""
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
-"""CTranslate2's name of what each feed-forward layer computes."""
+"""CTranslate2's name for each feed-forward activation."""
 
 
 def why_not(architecture: Architecture) -> str | None:
-    """Why CTranslate2 cannot compute what a model of this architecture does, axis by axis; None where it can."""
+    """Return why CTranslate2 cannot express this architecture, axis by axis; None if it can."""
     refused = list(not_listed(architecture, EXPRESSED, ANY_VALUE))
     if architecture.input_norm == "sum" and architecture.norm_kind != "layer":
         refused.append(("input_norm", "sum"))
@@ -105,9 +105,9 @@ def _reason(name: str, value: object) -> str:
 
 @torch.no_grad()
 def specification(model: Transformer, src_tokens: Sequence[str], tgt_tokens: Sequence[str]) -> Any:
-    """What CTranslate2 saves, `TransformerSpec`, of a model that `why_not` has no word against.
+    """Return CTranslate2's `TransformerSpec` of a model for which `why_not` is None.
 
-    `src_tokens`, `tgt_tokens`: the text of each id, no two alike.
+    `src_tokens`, `tgt_tokens`: the text of each id, all different.
     """
     from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec, TransformerSpec
@@ -160,7 +160,7 @@ def _stack(spec: Any, embeddings: Any, stack: Stack, a: Architecture) -> None:
 
 
 def _layer(spec: Any, layer: Any, k: float) -> None:
-    """An encoder's or a decoder's layer."""
+    """Fill in an encoder or decoder layer."""
     attention = layer.self_attention
     _linear(spec.self_attention.linear[0], [attention.query, attention.key, attention.value])
     _linear(spec.self_attention.linear[1], [attention.output], k)
@@ -181,7 +181,7 @@ def _layer(spec: Any, layer: Any, k: float) -> None:
 
 
 def _tables(embedding: Embedding, a: Architecture) -> tuple[Tensor, Tensor]:
-    """What is looked up and added: rows of tokens (V, D) and of positions (L, D)."""
+    """Return the tables of tokens (V, D) and positions (L, D), whose rows CTranslate2 adds."""
     tokens = normalised_rows(embedding.token_norm, embedding.tokens.weight, embedding.scale)
     positions = embedding.positions.rows(torch.arange(a.max_length))
     positions = tokens.new_zeros(a.max_length, a.d_token) if positions is None else positions.double()
@@ -190,7 +190,7 @@ def _tables(embedding: Embedding, a: Architecture) -> tuple[Tensor, Tensor]:
         positions = _normalised(positions, embedding.input_norms["positions"])
     if a.combine == "concat":
         tokens, positions = F.pad(tokens, (0, a.d_token)), F.pad(positions, (a.d_token, 0))
-    if a.input_norm == "sum":  # with the one epsilon that there is
+    if a.input_norm == "sum":  # with the norm's only epsilon
         tokens, positions = tokens / a.residual_weight, positions / a.residual_weight
     return tokens, positions
 
@@ -212,7 +212,7 @@ def _norm(spec: Any, norm: Any) -> None:
 
 
 def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
-    """Raises ConfigError for what is none, which a value listed in `EXPRESSED` before its time may have."""
+    """Check that a norm is a LayerNorm. Raises ConfigError if not, as for a value listed in `EXPRESSED` too early."""
     if isinstance(norm, nn.LayerNorm) and norm.weight is not None and norm.bias is not None:
         return norm
     raise ConfigError(
@@ -222,7 +222,7 @@ def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
 
 
 def _linear(spec: Any, layers: Sequence[nn.Linear], k: float = 1.0) -> None:
-    """Projections of the same rows, one below the other, divided by k."""
+    """Stack projections of the same rows, divided by k."""
     zeros = (layer.weight.new_zeros(layer.out_features) for layer in layers)
     biases: list[Tensor] = [
         zero if layer.bias is None else layer.bias for layer, zero in zip(layers, zeros, strict=True)

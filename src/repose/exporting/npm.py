@@ -1,6 +1,6 @@
-"""Files of npm packages, fetched by npm once and kept in the cache: what a web page needs besides the model.
+"""Fetch files of npm packages, which a web page needs besides the model, once, and keep them in the cache.
 
-Versions are pinned, and a file is taken only if its SHA-256 is the one that stands here.
+Versions are pinned, and each file must have the SHA-256 given here.
 """
 
 import hashlib
@@ -21,16 +21,16 @@ _SECONDS = 600
 
 @dataclass(frozen=True)
 class Package:
-    """A package at npm's registry, and what is taken from it."""
+    """An npm package and the files needed from it."""
 
     name: str
     version: str
     files: Mapping[str, str]
-    """Path within the package -> SHA-256."""
+    """Maps paths within the package to SHA-256."""
 
     @property
     def folder_name(self) -> str:
-        """Its name and version, without what a file system might not take."""
+        """Its name and version, without characters that file systems may not allow."""
         return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}"
 
 
@@ -53,9 +53,9 @@ TOKENIZERS = Package(
 
 
 def files_of(package: Package) -> dict[str, bytes]:
-    """The package's files by their path within it, from the cache or else by npm.
+    """Return the package's files by their path within it, from the cache or fetched by npm.
 
-    Raises ConfigError where npm is needed and missing, DataError where it cannot fetch them or fetches something else.
+    Raises ConfigError if npm is needed and missing, DataError if npm cannot fetch the files or fetches different ones.
     """
     place = cache_home() / "npm" / package.folder_name
     with locked(making_lock(place)):

@@ -1,8 +1,8 @@
-"""Exports by the name of their target: a trained model as a folder that other tools load.
+"""Export a trained model, by the name of the target, to a folder that other tools load.
 
-A target is a module with a function `export(model, out, options) -> Exported`: it writes into the empty folder `out`,
-ends with `saved_model.description.write_description`, and raises where what it wrote does not compute what the model
-computes.
+A target is a module with a function `export(model, out, options) -> Exported`. It writes into the empty folder `out`,
+checks that the result computes what the model computes, raises if not, and ends with
+`saved_model.description.write_description`.
 """
 
 import contextlib
@@ -32,15 +32,15 @@ TARGETS: dict[TargetName, str] = {
     "ctranslate2": "repose.exporting.to_ctranslate2",
     "web": "repose.exporting.to_web",
 }
-"""Name of a target -> its module."""
+"""Maps a target's name to its module."""
 IN_ONE_FILE = ("web",)
-"""Targets that know `single_file`."""
+"""Targets that support `single_file`."""
 WITH_CARD = ("onnx", "ctranslate2")
-"""Targets whose folders programs load, from a hub as well."""
+"""Targets that get a model card, because programs load them, also from a hub."""
 
 
 def get_target(name: TargetName) -> Target:
-    """The function of that target. Raises ConfigError where there is none."""
+    """Return a target's `export` function. Raises ConfigError for an unknown target."""
     if not isinstance(name, str) or name not in TARGETS:
         raise ConfigError(unknown("target", name, list(TARGETS)))
     target: Target = import_module(TARGETS[name]).export
@@ -58,14 +58,13 @@ def export(
 ) -> Exported:
     """Write a trained model as a folder that another tool loads (docs/export.md).
 
-    `run`: a run or model directory. `to`: one of `TARGETS`. `precision`: fp32, or int8. `single_file`: target `web` as
-    one file. The folder `out` appears when it is whole and its check has passed. An earlier export to the same target
-    is replaced, files beside it that are not its own stay.
+    `run`: a run or model directory. `to`: one of `TARGETS`. `precision`: fp32 or int8. `single_file`: target `web` as
+    one file. The folder `out` appears only once it is complete and checked. It replaces an earlier export to the same
+    target; files that did not belong to that export stay.
 
-    Raises ConfigError for an unknown target or option, or for an architecture that the target cannot express,
+    Raises ConfigError for an unknown target or option, or an architecture that the target cannot express;
     CheckpointError for a model that cannot be read, an `out` that holds something else, or an export that computes
-    something other than the model, BusyError where another process exports there, WriteError where it cannot be
-    written.
+    something other than the model; BusyError if another process exports there; WriteError if it cannot be written.
     """
     target = get_target(to)
     if precision not in get_args(Precision):
@@ -76,7 +75,7 @@ def export(
     model, place = locate(checked_path("run", run)), checked_path("out", out)
     try:
         place = place.resolve()
-    except (OSError, RuntimeError) as error:  # links in a circle
+    except (OSError, RuntimeError) as error:  # a loop of symbolic links
         raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:
         what = task.replace("_", " ")
@@ -99,7 +98,7 @@ def export(
 
 
 def _write_card(model: Path, out: Path, target: str) -> None:
-    """Where the model has a card; and its digest into the description, by which it is known as ours."""
+    """Write the export's card, if the model has one, and its digest to the description, to recognise the card later."""
     try:
         text = (model / CARD).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -110,7 +109,7 @@ def _write_card(model: Path, out: Path, target: str) -> None:
 
 
 def _own_files(place: Path, target: str, said: str) -> set[str]:
-    """Names in the folder that belong to an earlier export. Raises where the folder holds something else."""
+    """Return the names in the folder that belong to an earlier export. Raises if the folder holds something else."""
     if place.exists() and not place.is_dir():
         raise WriteError(f"{said} is a file: choose a new or empty folder")
     if not place.is_dir() or not any(place.iterdir()):
@@ -123,7 +122,7 @@ def _own_files(place: Path, target: str, said: str) -> set[str]:
 
 
 def _is_our_card(card: Path, digest: object) -> bool:
-    """Whether a card is as an export wrote it: others have been added to."""
+    """Return whether a card is as an export wrote it, so that people have not edited it."""
     try:
         return hashlib.sha256(card.read_bytes()).hexdigest() == digest
     except OSError:

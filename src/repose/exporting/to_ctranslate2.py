@@ -1,7 +1,7 @@
-"""Target `ctranslate2`: a folder that `ctranslate2.Translator` loads, for the architectures that it can express.
+"""Target `ctranslate2`: a folder for `ctranslate2.Translator`, for architectures that it can express.
 
-Whatever is written is loaded again and compared with the model on drawn sentences: the log-probabilities of given
-targets, and the tokens that greedy search chooses. Only what agrees is left.
+The folder is loaded again and compared with the model on random sentences: log-probabilities of given targets, and the
+tokens that greedy search chooses. It is kept only if it agrees.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,12 @@ from repose.system.token_ids import END, PAD, START, UNK
 
 NAME = "ctranslate2"
 TOLERANCE = 1e-3
-"""Difference of a log-probability, in nats, above which an export in fp32 is an error."""
+"""Largest allowed difference of a log-probability (in nats) in fp32."""
 
 _SENTENCES, _LONGEST, _SEED = 24, 20, 1
-_LONG = 128  # tokens of one more sentence, for what goes wrong at some distance only
+_LONG = 128  # length of an additional sentence, for errors that only occur at long distances
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
-_USUAL_LENGTH = 15  # tokens, at which the two length penalties are made alike
+_USUAL_LENGTH = 15  # sentence length in tokens at which both length penalties are matched
 
 _NOTES = (
     "CTranslate2 ranks the hypotheses of a beam by another length penalty (docs/export.md): greedy translations are "
@@ -45,15 +45,15 @@ _NOTES = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is written beside what it was made from."""
+    """How well an export agrees with its model."""
 
     sentences: int
     largest_difference: float
-    """Largest difference of a log-probability of a given target token, in nats."""
+    """Largest difference (in nats) of a given target token's log-probability."""
     equal_greedy: int
-    """Sentences in which each token that greedy search chose is the model's most probable."""
+    """Number of sentences in which every token chosen by greedy search is the model's most probable one."""
     worst_choice: float
-    """How much less probable, in nats, the model finds a token that greedy search chose than its best."""
+    """Largest margin (in nats) by which the model prefers another token to one that greedy search chose."""
 
 
 def export(model: Path, out: Path, options: Options) -> Exported:
@@ -89,7 +89,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
 
 
 def _or_not_folded(architecture: Architecture) -> str:
-    """What else than its version may be the reason for a difference."""
+    """Say what else, besides CTranslate2's version, may cause a difference."""
     settings = ", ".join(f"{name} = {value!r}" for name, value in not_listed(architecture, {}, SIZES_AND_TRAINING))
     return f", or exporting/ctranslate2_spec.py does not fold a setting of this model: {settings}" if settings else ""
 
@@ -102,7 +102,7 @@ def _write(model: Transformer, vocabularies: Sequence[Sequence[str]], out: Path,
 
 
 def _vocabulary(tokenizer: Tokenizer) -> list[str]:
-    """The text of each id; one that no text belongs to has a name of its own."""
+    """Return the text of each id; ids without a text get a unique name."""
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     return [f"[unused {i}]" if token == SPECIAL_TOKENS[UNK] and i != UNK else token for i, token in enumerate(tokens)]
 
@@ -147,7 +147,7 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
 
 @torch.no_grad()
 def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: Path, precision: str) -> Comparison:
-    """The folder beside the model, on drawn sentences."""
+    """Compare an export with its model on random sentences."""
     import ctranslate2
 
     translator = ctranslate2.Translator(str(folder), compute_type=_COMPUTE_TYPES[precision], intra_threads=1)
@@ -158,7 +158,7 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
     src, tgt = ([_drawn(len(v), longest, generator) for _ in range(_SENTENCES)] for v in vocabularies)
     for side, v in zip((src, tgt), vocabularies, strict=True):
         side.append(_words(len(v), max(1, min(_LONG, most) - 2), generator))
-    # CTranslate2 translates no source of START and END alone: in the shortest models a word stays, not they.
+    # CTranslate2 does not translate a source of only START and END, so the shortest sources keep a word instead.
     ids = [[START, *row, END] if most > 2 else [*row, END][:most] for row in src]
     tgt = [row[: most - 1] for row in tgt]
     sources, tgt_texts = (
@@ -166,7 +166,7 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
         for vocabulary, side in zip(vocabularies, (ids, tgt), strict=True)
     )
     differences = []
-    for pairs in (range(_SENTENCES), [_SENTENCES]):  # the long one apart: it would pad the others to its length
+    for pairs in (range(_SENTENCES), [_SENTENCES]):  # the long one separately, as it would pad the others
         given, wanted = ([side[n] for n in pairs] for side in (ids, tgt))
         scored = translator.score_batch([sources[n] for n in pairs], [tgt_texts[n] for n in pairs])
         for log_probs, target, one in zip(_log_probs(model, given, wanted), wanted, scored, strict=True):
@@ -178,9 +178,9 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
     greedy = [[numbers[token] for token in result.hypotheses[0]] for result in results]
     choices = []
     for log_probs, chosen in zip(_log_probs(model, ids, [row[: limit - 1] for row in greedy]), greedy, strict=True):
-        said = chosen if len(chosen) == limit else [*chosen, END]  # at its limit a sentence just ends
+        said = chosen if len(chosen) == limit else [*chosen, END]  # a sentence at its limit has no END
         choices.append(float((log_probs[: len(said)].amax(1) - _chosen(log_probs, said)).max()))
-    largest, worst = (float(np.max(found)) for found in (differences, choices))  # NaN where one is
+    largest, worst = (float(np.max(found)) for found in (differences, choices))  # NaN if any is NaN
     return Comparison(_SENTENCES, largest, sum(choice == 0.0 for choice in choices), worst)
 
 
@@ -195,7 +195,8 @@ def _words(vocab_size: int, length: int, generator: torch.Generator) -> list[int
 def _log_probs(
     model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
 ) -> list[torch.Tensor]:
-    """Of every token after START and each target token, without PAD and START: (T + 1, V) for each sentence."""
+    """Return, per sentence, the log-probabilities (T + 1, V) after START and after each target token, without PAD and
+    START."""
     logits = model(
         torch.from_numpy(padded(sources)), torch.from_numpy(padded([[START, *target] for target in targets]))
     )

@@ -1,7 +1,7 @@
-"""Target `onnx`: the encoder and one step of decoding as graphs, with all that translating needs beside them.
+"""Target `onnx`: graphs of the encoder and of one decoding step, with tokenizers and settings.
 
-`repose.load` reads the folder, without torch. What is written is loaded again and compared with the model on drawn
-sentences: the log-probabilities of given targets.
+`repose.load` reads the folder without torch. The graphs are loaded again and compared with the model on random
+sentences: log-probabilities of given targets.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
 _OWN = ("sha256", "own_crc32")
-"""Of config.json: about the files of the model directory."""
+"""Fields of config.json about the model directory's files, which an export leaves out."""
 _HOW = (
     "import repose  # pip install 'repose-nmt[runtime]'",
     "",

@@ -1,13 +1,13 @@
-"""Target `web`: a page that translates in the browser; a folder for any file server, or one file that opens from disk.
+"""Target `web`: a page that translates in the browser, as a folder for any file server or one file to open from disk.
 
     index.html, page.css, page.js     the page
     translator.js, search.js, parts.js
-                                      tokenizers, graphs, search and long texts: as in `repose.decoding`, in JavaScript
+                                      tokenizers, graphs, search and long texts: `repose.decoding` in JavaScript
     ort.js, ort.wasm, tokenizers.js   onnxruntime-web and @huggingface/tokenizers
     model.json, encoder.onnx, step.onnx, tokenizer.src.json, tokenizer.tgt.json
 
-Everything is loaded at first and nothing afterwards: what is typed stays in the page. The graphs are those of the
-target `onnx`.
+The page loads everything at the start and nothing later, so texts never leave it. The graphs are those of the target
+`onnx`.
 """
 
 import base64
@@ -46,15 +46,15 @@ NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"
 _OURS = ("page.js", "translator.js", "search.js", "parts.js")
 _STYLE = "page.css"
 _UNSAID_SYNTHETIC_TAG = "BT"
-"""The tag that tells a model that a machine wrote a source. A model that was trained further without such sources
-has it still, and does not say which it is: this, unless it was set."""
+"""The tag of machine-written sources (back-translations), for models whose config.json does not name it: a model that
+was trained further, without such sources, still has the tag."""
 _NOT_LOADED = (
     "document.getElementById('status').textContent = 'page.js cannot be loaded. Browsers load nothing from a folder on "
     "this computer: open it through a web server, or export with --single-file.'"
 )
 _HOW = f"put the folder on any web server and open {PAGE} there; to look at it: python -m http.server"
 LONGEST = 512
-"""Tokens of a sentence, at most: positions beyond take much of a page's size, and are hardly ever read."""
+"""Longest sentence in tokens: tables of more positions would take much of a page's size and are hardly ever used."""
 
 
 def export(model: Path, out: Path, options: Options) -> Exported:
@@ -62,7 +62,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     architecture, _ = directory.read_sizes(model)
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot translate in a page: {reason}")
-    runtime = _runtime()  # first, since it is what a machine may lack
+    runtime = _runtime()  # first, because it may be missing
     translator = load(model, workers=1, engine="torch")
     shorter = _shortened(translator.model, LONGEST)
     with tempfile.TemporaryDirectory() as scratch:
@@ -94,10 +94,10 @@ def export(model: Path, out: Path, options: Options) -> Exported:
 
 
 def _shortened(model: Transformer, longest: int) -> Transformer:
-    """The model without positions beyond the `longest`, which take most of a small one's room.
+    """Return the model without positions beyond `longest`, which take most of a small model's size.
 
-    Raises ConfigError for one that computes something else then: whose tables, say, do not begin with what they hold of
-    the first position.
+    Raises ConfigError if the model would then compute something else, for example because its position table does not
+    begin with the first position.
     """
     architecture = model.architecture
     if architecture.max_length <= longest:
@@ -118,7 +118,7 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
 
 
 def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any]:
-    """model.json: what the page must know of the model."""
+    """Return model.json: the facts that the page needs."""
     config = translator.config
     languages = _languages(config, None)
     decoding = {name: getattr(translator, name) for name in SETTINGS}
@@ -131,8 +131,8 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
 
 
 def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
-    """Codes of source and target as a page has them, and what it calls both panes and itself, where the model is told a
-    tag; None: its own, if any."""
+    """Return source and target codes for the page, and the titles of its panes and of itself. `tag`: the tag that the
+    model is given; None: its own, if any."""
     src_lang, tgt_lang = (code.replace("_", "-") for code in direction(config, tag))
     src, tgt = names_of_pair((src_lang, tgt_lang))
     title = "Translate" if src is None or tgt is None else f"{src} → {tgt}"
@@ -148,7 +148,7 @@ def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
 
 
 def _single_file(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> bytes:
-    """The page with all files in it: packed by gzip, which browsers unpack, and written as text."""
+    """Return the page with all files embedded: compressed with gzip, which browsers can unpack, and encoded as text."""
     inline = {_STYLE, "page.js"}
     packed = {name: gzip.compress(data, mtime=0) for name, data in files.items() if name not in inline}
     parts = [
@@ -162,7 +162,7 @@ def _single_file(settings: Mapping[str, Any], files: Mapping[str, bytes]) -> byt
 
 
 def _runtime() -> dict[str, bytes]:
-    """onnxruntime-web and the tokenizers' library, by their names here."""
+    """Return the files of onnxruntime-web and of the tokenizers library, by their names in the export."""
     ort, tokenizers = npm.files_of(npm.RUNTIME), npm.files_of(npm.TOKENIZERS)
     return {
         "ort.js": ort["dist/ort.wasm.bundle.min.mjs"],

@@ -1,8 +1,8 @@
-"""A trained model as a folder: written, read, checked, and found where a user's path means it.
+"""Model directories: write, read, check and find trained models.
 
-directory.py    the model directory: config.json, weights, tokenizers, card; all that reads or writes one is here
-card.py         what the card of every model says: its header, and how it is loaded
-hub.py          models on a hub, hf://owner/name, fetched into a folder
-description.py  the file by which a folder that was exported from a model says what it is
-api.py          what `import repose` offers of architectures: `presets` and `build`
+directory.py    the model directory: config.json, weights, tokenizers, card; the only code that reads or writes it
+card.py         parts of every model card: its header, and how to load the model
+hub.py          models on a hub, hf://owner/name, downloaded to a folder
+description.py  the file that describes an exported folder
+api.py          `repose.presets` and `repose.build`
 """

@@ -1,4 +1,4 @@
-"""The short forms of `import repose`: architectures by name, and models from them."""
+"""`repose.presets` and `repose.build`: architectures by name, and models of them."""
 
 import torch
 
@@ -11,23 +11,24 @@ from repose.system.errors import ConfigError
 from repose.system.numbers import checked_seed, is_whole
 
 LEAST_VOCAB_SIZE = 5
-"""Tokens: padding, unknown, start, end, and one that says something."""
+"""Padding, unknown, start, end, and one real token."""
 
 
 def presets() -> dict[str, Architecture]:
-    """Every preset by name, published or a variant of one; `dataclasses.replace` changes single axes."""
+    """Return every preset by name: published ones and their variants. `dataclasses.replace` changes single axes."""
     return {name: p.architecture for name, p in PRESETS.items()}
 
 
 def build(architecture: str | Architecture, *, src_vocab_size: int, tgt_vocab_size: int, seed: int = 0) -> Transformer:
-    """A freshly initialised `torch.nn.Module` from a preset's name or an Architecture, such as
+    """Create a freshly initialised `torch.nn.Module` from a preset's name or an Architecture, such as
     `dataclasses.replace(repose.presets()["pre-ln"], d_ff=256)`.
 
-    `model(src, tgt)` takes int64 ids (B, S) and decoder input (B, T), 0 padding, 1 unknown, 2 start, 3 end, and gives
-    logits (B, T, V) in fp32. Weights are in fp32 on the CPU, whatever defaults torch was given. `positions = policy`
-    begins with the table that ships. `examples/own_training.py` trains one in a loop of its own. `torch.compile` gains
-    nothing: it cannot follow how sentences are packed. Raises ConfigError for an unknown preset, for vocabularies that
-    cannot be tied or are smaller than the `LEAST_VOCAB_SIZE`, and for a seed that is no whole number below 2^64.
+    `model(src, tgt)` takes int64 source ids (B, S) and decoder input (B, T), with 0 padding, 1 unknown, 2 start, 3 end,
+    and returns logits (B, T, V) in fp32. Weights are in fp32 on the CPU, whatever torch's defaults are. `positions =
+    policy` starts from the table that ships with repose. `examples/own_training.py` trains a model in its own loop.
+    `torch.compile` gains nothing, as it cannot follow how sentences are packed. Raises ConfigError for an unknown
+    preset, for vocabularies that cannot be tied or are smaller than `LEAST_VOCAB_SIZE`, and for a seed that is not a
+    whole number below 2^64.
     """
     for name, size in (("src_vocab_size", src_vocab_size), ("tgt_vocab_size", tgt_vocab_size)):
         if not is_whole(size) or size < LEAST_VOCAB_SIZE:

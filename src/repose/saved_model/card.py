@@ -1,4 +1,4 @@
-"""What the card of every model directory, README.md, begins with and how it says that the model is loaded."""
+"""Parts of every model card (README.md): its header, and how to load the model."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Any
 from repose.data.language import base_code
 
 FENCE = "---\n"
-"""Before and after the header."""
+"""Line before and after the header."""
 TRANSLATE = "echo 'A sentence.' | repose translate FOLDER"
 TRANSLATE_IN_PYTHON = 'repose.load("FOLDER").translate(["A sentence."])[0].text'
 _CODE = re.compile("[a-z]{2,3}")
 
 
 def head(languages: Iterable[str], fields: Mapping[str, Any]) -> str:
-    """The header that a hub reads: languages, as far as they are codes, and further fields that are not empty."""
+    """Return the header that a hub reads: languages that are codes, and further non-empty fields."""
     codes = map(base_code, languages)
     shown = {"language": [code for code in dict.fromkeys(codes) if _CODE.fullmatch(code)], "library_name": "repose"}
     lines = (f"{k}: {json.dumps(v, ensure_ascii=False)}\n" for k, v in (shown | dict(fields)).items() if v)
@@ -23,7 +23,7 @@ def head(languages: Iterable[str], fields: Mapping[str, Any]) -> str:
 
 
 def loading(use: str, in_python: str | None) -> str:
-    """How the model is used on the command line and in Python."""
+    """Return the section on using the model on the command line and in Python."""
     python = f"```python\nimport repose\n\n{in_python}\n```\n\n" if in_python else ""
     return (
         f"## How to load\n\n```sh\n{use}\n```\n\n{python}"

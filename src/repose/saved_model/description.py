@@ -1,4 +1,4 @@
-"""`repose-<target>.json`: by which a folder that was exported from a model says what it is."""
+"""`repose-<target>.json`, the description of an exported folder."""
 
 import json
 import os
@@ -16,23 +16,23 @@ _MAX_BYTES = 1 << 26
 
 
 def description_file(target: str) -> str:
-    """The name of the description of an export to `target`."""
+    """Return the file name of an export's description."""
     return f"repose-{target}.json"
 
 
 def file_sizes(out: Path) -> dict[str, int]:
-    """Bytes of each file of a folder, by its path within."""
+    """Return the size of each file of a folder in bytes, by its path within the folder."""
     files = (path for path in sorted(out.rglob("*")) if path.is_file())
     return {path.relative_to(out).as_posix(): path.stat().st_size for path in files}
 
 
 def write_description(out: Path, target: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
-    """Write the description, the last file of an export: what the model is, `fields`, and the SHA-256 of the other
-    files but the card.
+    """Write the description, an export's last file: facts about the model, `fields`, and the SHA-256 of all other files
+    but the card.
 
-    `config`: the config.json that was read with the model; the directory may hold another model by now.
+    `config`: the config.json that was read with the model, because the directory may hold another model by now.
     """
-    no_digest = (description_file(target), directory.CARD)  # a card is written later, and people add to it
+    no_digest = (description_file(target), directory.CARD)  # the card is written later, and people edit it
     files = {name: sha256_of(out / name) for name in file_sizes(out) if name not in no_digest}
     content = {
         "format_version": FORMAT_VERSION,
@@ -49,7 +49,7 @@ def write_description(out: Path, target: str, config: Mapping[str, Any], fields:
 
 
 def add_to_description(out: Path, target: str, **fields: Any) -> None:
-    """Add fields that are known only once the description is written."""
+    """Add fields that are only known after the description was written."""
     _write(out, target, read_description(out, target, check_files=False) | fields)
 
 
@@ -61,9 +61,9 @@ def _write(out: Path, target: str, content: Mapping[str, Any]) -> None:
 def read_description(
     folder: Path, target: str, *, check_files: bool = True, may_lack: Collection[str] = ()
 ) -> dict[str, Any]:
-    """The content of the description, the files' digests checked.
+    """Read the description and check the digests of the files.
 
-    Raises CheckpointError where it is missing or damaged, or one of the files is; those of `may_lack` may be missing.
+    Raises CheckpointError if the description or a file is missing or damaged; files in `may_lack` may be missing.
     """
     path = folder / description_file(target)
     try:

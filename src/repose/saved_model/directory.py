@@ -1,4 +1,4 @@
-"""A model directory: a trained model and its tokenizers as data, written and read here only.
+"""The model directory: a trained model and its tokenizers as data. All reading and writing is here.
 
     config.json            format_version, task, architecture, vocabulary sizes, run id, versions, settings of the task,
                            and the SHA-256 of each file below but the card
@@ -9,10 +9,10 @@
     README.md              model card
 
 What differs between tasks is a `ModelKind`. Reading executes nothing and follows nothing: no pickle, no path in a
-field, no link out of the folder, and sizes are checked against the architecture before anything is allocated.
+field, no link out of the folder. Sizes are checked against the architecture before anything is allocated.
 
-Writing replaces the folder as a whole (`repose.system.files`). A reader that meets files of two models sees it by
-their SHA-256, and begins again.
+Writing replaces the whole folder (`repose.system.files`). A reader that meets files of two models notices it by their
+SHA-256 and starts again.
 """
 
 import contextlib
@@ -48,37 +48,38 @@ T = TypeVar("T")
 
 FORMAT_VERSION = 1
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
-_MOST_NAMED = 8  # of the models in a folder, in a sentence
+_MOST_NAMED = 8  # models of a folder that an error names
 SRC_TOKENIZER, TGT_TOKENIZER, TOKENIZER = "tokenizer.src.json", "tokenizer.tgt.json", "tokenizer.json"
 UNNAMED_TASK = "translation"
-"""The task of a model directory whose config.json names none: the first version knew no other."""
+"""The task of models whose config.json names none: the first version had no other task."""
 
 _MAX_JSON_BYTES, _MAX_NAME = 256 * 2**20, 100
-_HEADER_BYTES = 16 * 2**20  # more than the names of any model's tensors take
-_MAX_TABLE_BYTES = 2**30  # of what is computed, not stored: no size of the weights' file bounds it
-_ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # a writer's two renames take less than a millisecond
+_HEADER_BYTES = 16 * 2**20  # more than the tensor names of any model need
+_MAX_TABLE_BYTES = 2**30  # limit for tables that are computed, not stored, so that no file size bounds them
+_ATTEMPTS, _PAUSE_SECONDS = 4, 0.05  # enough: a writer's two renames take less than a millisecond
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelKind(Generic[M]):
-    """What is particular to the model directories of one task."""
+    """How one task's model directories differ from others'."""
 
     task: str
     """Name of the task."""
     tokenizers: Mapping[str, str]
-    """The tokenizer files, each with the name that its number of tokens has in config.json and in the model."""
+    """Maps each tokenizer file to the name of its vocabulary size in config.json and in the model."""
     build: Callable[[Architecture, Mapping[str, Any]], M]
-    """The model of an architecture and a config.json, with any weights. Raises ConfigError where a field is missing."""
+    """Builds a model, with arbitrary weights, from an architecture and a config.json. Raises ConfigError if a field is
+    missing."""
 
 
 class SavedModel(NamedTuple, Generic[M]):
-    """A model that was read, in evaluation mode."""
+    """A loaded model, in evaluation mode."""
 
     model: M
     tokenizers: tuple["Tokenizer", ...]
-    """The tokenizers in the order of `ModelKind.tokenizers`."""
+    """Tokenizers in the order of `ModelKind.tokenizers`."""
     config: dict[str, Any]
-    """config.json as it is in the folder."""
+    """The content of config.json."""
 
 
 def save(
@@ -91,12 +92,12 @@ def save(
     extra: Mapping[str, object],
     warning: str | None = None,
 ) -> None:
-    """Write or replace a model directory, in one step as seen by readers.
+    """Write or replace a model directory; readers see this as one step.
 
-    `tokenizers`: the content of the files of `kind.tokenizers`. `extra` goes into config.json as it is: run id,
-    languages, decoding settings. `warning` stands in config.json and first in the card. A file in the folder that is
-    not the model's own stays. Raises CheckpointError where the folder holds something else, and WriteError where it
-    cannot be written.
+    `tokenizers`: the contents of the files of `kind.tokenizers`. `extra` is added to config.json: run id, languages,
+    decoding settings. `warning` is added to config.json and at the top of the card. Files in the folder that do not
+    belong to the model stay. Raises CheckpointError if the folder holds something else, WriteError if it cannot be
+    written.
     """
     import torch
     from safetensors.torch import save as to_safetensors
@@ -128,21 +129,22 @@ def save(
 
 
 def _holds_another(place: Path) -> bool:
-    """Whether a folder holds something, and no model: a run directory and others have a config.json, too."""
+    """Return whether a folder holds something other than a model; run directories, for example, also have a
+    config.json."""
     if not place.is_dir() or not any(place.iterdir()):
         return False
     try:
         config = json.loads((place / CONFIG).read_bytes())
     except OSError:
         return True
-    except (ValueError, RecursionError):  # a damaged model is written anew
+    except (ValueError, RecursionError):  # a damaged model is replaced
         return not (place / WEIGHTS).exists()
     return not (isinstance(config, dict) and "format_version" in config)
 
 
 def change_config(folder: Path, values: Mapping[str, object]) -> None:
-    """Replace values of the config.json of a model directory, or of a run directory's model. Raises CheckpointError,
-    and WriteError where it cannot be written."""
+    """Change values in the config.json of a model directory or of a run directory's model. Raises CheckpointError, and
+    WriteError if it cannot be written."""
     place = locate(folder)
     config = _read_config(place)
     _check_whole(place, config)
@@ -150,23 +152,25 @@ def change_config(folder: Path, values: Mapping[str, object]) -> None:
 
 
 def load(folder: Path, kind: ModelKind[M], device: str = "cpu") -> SavedModel[M]:
-    """The model of a model directory, or of a run directory, on `device`.
+    """Load the model of a model or run directory to `device`.
 
-    Raises CheckpointError for whatever is missing, damaged, of another task or format, DeviceError for the device.
+    Raises CheckpointError for a model that is missing, damaged, or of another task or format; DeviceError for the
+    device.
     """
     folder = hub.local_folder(folder)
-    _read_whole(lambda: _read_config(locate(folder)))  # what is wrong with it is said before a missing library
+    _read_whole(lambda: _read_config(locate(folder)))  # report a damaged config.json rather than a missing library
     target = find_device(device)
     return _read_whole(lambda: _load(locate(folder), kind, target))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
+    """Read the config.json of a model directory or of a run directory's model. Loads no torch. Raises
+    CheckpointError."""
     return _read_config(locate(folder))
 
 
 def check(folder: Path) -> None:
-    """Raise CheckpointError unless the files of a model directory are as they were written."""
+    """Raise CheckpointError unless a model directory's files are as they were written."""
     config = _read_config(folder)
     for name in sorted(digests := _digests(config, folder)):
         _read(folder, name, sys.maxsize, digests)
@@ -174,7 +178,7 @@ def check(folder: Path) -> None:
 
 
 def read_sizes(folder: Path) -> tuple[Architecture, tuple[int, int]]:
-    """Architecture and vocabulary sizes (source, target) of a model that translates. Raises CheckpointError."""
+    """Read a translation model's architecture and vocabulary sizes (source, target). Raises CheckpointError."""
     place = locate(folder)
     config = _read_config(place)
     sizes = config.get("src_vocab_size"), config.get("tgt_vocab_size")
@@ -184,13 +188,13 @@ def read_sizes(folder: Path) -> tuple[Architecture, tuple[int, int]]:
 
 
 def task_of(config: Mapping[str, Any]) -> str:
-    """Name of the task of the model whose config.json that is; it may be one that this version does not know."""
+    """Return the task that a config.json names; this version may not know it."""
     return str(config.get("task", UNNAMED_TASK))
 
 
 def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
-    """The tokenizer files (source, target) of a model directory, or of a run directory's model; one file twice where
-    both are the same."""
+    """Return the tokenizer files (source, target) of a model directory or of a run directory's model; the same file
+    twice if both are equal."""
     place = locate(folder)
     digests = _digests(_read_config(place), place)
     if SRC_TOKENIZER not in digests:
@@ -200,15 +204,16 @@ def tokenizer_paths(folder: Path) -> tuple[Path, Path]:
 
 
 def architecture_of(folder: Path) -> Architecture:
-    """The architecture of a model directory, or of a run directory's model. Loads no torch. Raises CheckpointError."""
+    """Read the architecture of a model directory or of a run directory's model. Loads no torch. Raises
+    CheckpointError."""
     place = locate(folder)
     return architecture_in(_read_config(place), place)
 
 
 def locate(folder: Path) -> Path:
-    """The model directory that a user's path means: itself, or `model` in a run directory, or one on a hub.
+    """Find the model directory for a user's path: the path itself, `model` in a run directory, or a model on a hub.
 
-    Raises CheckpointError where there is none, HubError where a hub does not give it.
+    Raises CheckpointError if there is none, HubError if it cannot be fetched from a hub.
     """
     folder = hub.local_folder(folder)
     inner = folder / "model"
@@ -227,14 +232,14 @@ def locate(folder: Path) -> Path:
 
 
 def _models_in(folder: Path) -> list[str]:
-    """Runs and model directories right under a folder, a few of them."""
+    """Return the names of a few runs and model directories directly in a folder."""
     folders = (path for path in sorted(folder.glob("*")) if path.is_dir())  # none while a writer moves the folder
     models = [str(path) for path in folders if any((path / name).is_file() for name in (WEIGHTS, f"model/{WEIGHTS}"))]
     return models if len(models) <= _MOST_NAMED else [*models[:_MOST_NAMED], "…"]
 
 
 def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
-    """What is stored: parameters, tied ones under their first name, and buffers that a state_dict keeps."""
+    """Return the tensors to store: parameters (tied ones once, under their first name) and persistent buffers."""
     unique: dict[int, tuple[str, torch.Tensor]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         unique.setdefault(id(tensor), (name, tensor))
@@ -245,7 +250,7 @@ def _tensors_of(model: "nn.Module") -> dict[str, "torch.Tensor"]:
 
 
 def _read_whole(read: Callable[[], T]) -> T:
-    """What `read` gives, begun again where a writer may have come between."""
+    """Return the result of `read`; repeat it if a writer may have replaced the folder meanwhile."""
     for _ in range(_ATTEMPTS - 1):
         with contextlib.suppress(CheckpointError):
             return read()
@@ -264,8 +269,8 @@ def _load(folder: Path, kind: ModelKind[M], device: "torch.device") -> SavedMode
 
 
 def load_without_weights(folder: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer", ...], dict[str, Any]]:
-    """Tokenizers and config.json of a model directory, or of a run directory's model, whose weights are as they were
-    written. Loads no torch. Raises CheckpointError as `load` does."""
+    """Read the tokenizers and config.json of a model directory or of a run directory's model, and check the digest of
+    the weights. Loads no torch. Raises CheckpointError as `load` does."""
     return _read_whole(lambda: _without_weights(locate(folder), kind))
 
 
@@ -280,7 +285,7 @@ def _without_weights(place: Path, kind: ModelKind[M]) -> tuple[tuple["Tokenizer"
 
 
 def _described(folder: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> tuple[Architecture, Mapping[str, str]]:
-    """The architecture, and the digests of files, of a config.json that fits its task."""
+    """Return the architecture and the files' digests from a config.json, after checking that it fits its task."""
     if (task := task_of(config)) != kind.task:
         ours, theirs = (name.replace("_", " ") for name in (kind.task, task))
         raise CheckpointError(
@@ -299,20 +304,20 @@ def _check_sizes(config: Mapping[str, Any], folder: Path, kind: ModelKind[M]) ->
 def read_tokenizers(
     folder: Path, digests: Mapping[str, str], kind: ModelKind[M], config: Mapping[str, Any]
 ) -> tuple["Tokenizer", ...]:
-    """The tokenizers of a folder, in the order of `kind`. Raises CheckpointError."""
+    """Read a folder's tokenizers, in the order of `kind`. Raises CheckpointError."""
     _check_sizes(config, folder, kind)
     return tuple(_read_tokenizer(folder, digests, name, config[size]) for name, size in kind.tokenizers.items())
 
 
 def source_tokenizer(tokenizer: "Tokenizer", config: Mapping[str, Any]) -> "Tokenizer":
-    """The tokenizer that reads sources, with the `src_normalization` of config.json, if that has one. Raises
+    """Return the source tokenizer with the `src_normalization` of config.json, if there is one. Raises
     CheckpointError."""
     normalization = source_normalization(config)
     return tokenizer if normalization is None else tokenizer.normalizing(normalization)
 
 
 def source_normalization(config: Mapping[str, Any]) -> "Normalization | None":
-    """The normalization of sources that config.json names; None where it names none. Raises CheckpointError."""
+    """Return the source normalization that config.json names, or None. Raises CheckpointError."""
     from repose.data.normalization import Normalization
 
     if (content := config.get("src_normalization")) is None:
@@ -348,24 +353,24 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             f"{folder} was written by a newer repose (format {version}, this one reads {FORMAT_VERSION}): update repose"
         )
-    for name in ("run_id", "task"):  # which are shown
+    for name in ("run_id", "task"):  # these are shown to users
         value = config.get(name, "")
         if value is not None and not (isinstance(value, str) and value.isprintable() and len(value) < _MAX_NAME):
             raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
-    for name in ("decoding", "decoding_asked"):  # whose settings are looked up by name
+    for name in ("decoding", "decoding_asked"):  # their settings are looked up by name
         if not isinstance(config.get(name, {}), dict):
             raise CheckpointError(f"{folder / CONFIG} has no usable {name}: save or copy the model again")
     return dict(config)
 
 
 def _check_whole(folder: Path, config: Mapping[str, Any]) -> None:
-    """Last, so that whatever is wrong with a field is said of that field."""
+    """Check the whole of config.json; last, so that an error in a field is reported for that field."""
     if unsealed(config) is None:
         raise CheckpointError(f"{folder / CONFIG} has changed since it was written: save or copy the model again")
 
 
 def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
-    """The architecture that the config.json of a folder names, which was read before. Raises CheckpointError."""
+    """Return the architecture in a config.json that was read from `folder`. Raises CheckpointError."""
     path, fields = folder / CONFIG, config.get("architecture")
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
@@ -387,7 +392,7 @@ def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
 
 
 def _digests(config: Mapping[str, Any], folder: Path) -> Mapping[str, str]:
-    """SHA-256 of each of the other files, by name."""
+    """Return the SHA-256 of each of the other files, by name."""
     digests = config.get("sha256")
     if not isinstance(digests, dict):
         raise CheckpointError(f"{folder / CONFIG} has no section sha256: save or copy the model again")
@@ -395,7 +400,8 @@ def _digests(config: Mapping[str, Any], folder: Path) -> Mapping[str, str]:
 
 
 def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | None = None) -> bytes:
-    """A file of the folder: regular, inside, of a size that makes sense, and the one that config.json means."""
+    """Read a file of the folder, after checking that it is a regular file inside it, has a plausible size, and has the
+    digest in config.json."""
     base = folder if folder.is_dir() else previous(folder)
     path = base / name
     try:
@@ -412,7 +418,7 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
         data = path.read_bytes()
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} is missing, so the model is not complete: save or copy it again") from error
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, or a NUL
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
     if digests is not None and hashlib.sha256(data).hexdigest() != digests.get(name):
         raise CheckpointError(
@@ -422,8 +428,8 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
 
 
 def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]) -> M:
-    """What `build` makes, with the folder's weights, on the CPU. Sizes are compared with the file before memory is
-    taken."""
+    """Build a model and load the folder's weights, on the CPU. Sizes are compared with the file before memory is
+    allocated."""
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load as from_safetensors
@@ -432,7 +438,7 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
         with torch.device("meta"):
             model = build()
         expected = _shapes(_tensors_of(model))
-    except (ConfigError, RuntimeError, TypeError) as error:  # the last two are torch's, for sizes beyond 64 bits
+    except (ConfigError, RuntimeError, TypeError) as error:  # torch raises the last two for sizes beyond 64 bits
         reason = str(error).partition("\n")[0]
         raise CheckpointError(f"{folder / CONFIG} describes no model that can be built: {reason}") from error
     num_bytes = sum(BYTES_PER_WEIGHT * torch.Size(shape).numel() for shape, _ in expected.values())
@@ -454,7 +460,7 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
             raise CheckpointError(
                 f"{folder / WEIGHTS} belongs to another architecture: tensor {name!r} {what}".replace("torch.", "")
             )
-    with torch.random.fork_rng(devices=[]):  # its initial values are of no use
+    with torch.random.fork_rng(devices=[]):  # initial values are not needed
         model = build()
     with torch.no_grad():
         for name, tensor in _tensors_of(model).items():
@@ -467,7 +473,7 @@ def _shapes(tensors: Mapping[str, "torch.Tensor"]) -> dict[str, tuple[tuple[int,
 
 
 def _read_tokenizer(folder: Path, digests: Mapping[str, str], name: str, size: int) -> "Tokenizer":
-    """The tokenizer of that file, which must have so many tokens."""
+    """Read a tokenizer file, which must have `size` tokens."""
     from repose.data.tokenizer import Tokenizer
 
     data = _read(folder, name, _MAX_JSON_BYTES, digests)

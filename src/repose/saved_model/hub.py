@@ -1,7 +1,7 @@
-"""Models on a hub: `hf://owner/name@revision` instead of a folder, fetched once into huggingface_hub's own cache.
+"""Models on a hub: `hf://owner/name@revision` instead of a folder, downloaded once to huggingface_hub's cache.
 
-Only the files of a model directory are fetched, by their names: never code, and nothing of what else lies there. What
-was fetched is read as any other model directory, digests included. Without a network the cache serves what it has.
+Only the files of a model directory are downloaded, by name: never code, nor anything else. They are read like any other
+model directory, digests included. Without a network, models in the cache can still be used.
 
 Environment: HF_ENDPOINT (another hub), HF_TOKEN (private models), HF_HOME (the cache), HF_HUB_OFFLINE.
 """
@@ -26,22 +26,22 @@ FILES = (
     "greedy.onnx",
     "beam.onnx",
 )
-"""What is fetched, where it is there: a model directory, or an export of one to ONNX. Names, not patterns: the hub's
-`*` goes into folders too."""
+"""Files to download, if present: those of a model directory or of an export to ONNX. Names instead of patterns, because
+the hub's `*` also matches files in subfolders."""
 
-_SCHEME = re.compile(r"^hf:(/{1,2}|$)")  # a pathlib.Path has lost one of the two
+_SCHEME = re.compile(r"^hf:(/{1,2}|$)")  # a pathlib.Path drops one of the two slashes
 _NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
 def is_on_hub(name: str | os.PathLike[str]) -> bool:
-    """Whether a user's "folder" is the name of a model on a hub."""
+    """Return whether a user's "folder" names a model on a hub."""
     return bool(_SCHEME.match(_text(name)))
 
 
 def local_folder(name: str | os.PathLike[str]) -> Path:
-    """The folder that a user's path means; what is on a hub is fetched first.
+    """Return the folder for a user's path; a model on a hub is downloaded first.
 
-    Raises ConfigError and HubError, and CheckpointError for a path that the system does not look for.
+    Raises ConfigError, HubError, and CheckpointError for a path that the system cannot open.
     """
     if not isinstance(name, str | os.PathLike):
         raise ConfigError(f"the folder of a model is {name!r}, but must be a path")
@@ -50,16 +50,16 @@ def local_folder(name: str | os.PathLike[str]) -> Path:
     folder = Path(name)
     try:
         folder.exists()
-    except OSError as error:  # too long, or within a folder that may not be read
+    except OSError as error:  # too long, or in a folder without permission
         raise CheckpointError(f"no model can be read from {str(folder)!r:.100}: {error.strerror}") from error
     return folder
 
 
 def fetch(name: str) -> Path:
-    """The folder of `hf://owner/name` or `hf://owner/name@revision` in the cache, fetched where it is not there.
+    """Return the cached folder of `hf://owner/name` or `hf://owner/name@revision`, downloading it if needed.
 
-    Without a revision it is the newest. Raises ConfigError for another form and without the extra `hub`; HubError where
-    the hub has no such model or revision, does not give it, or cannot be reached and the cache does not have it.
+    Without a revision, the newest is used. Raises ConfigError for a malformed name, and without the extra `hub`;
+    HubError if the hub has no such model or revision, refuses it, or cannot be reached and the cache does not have it.
     """
     match = _NAME.fullmatch(_SCHEME.sub("", name))
     form = f"hf://{_SCHEME.sub('', name)} is no model on a hub: write hf://owner/name, or hf://owner/name@revision"
@@ -84,7 +84,8 @@ def fetch(name: str) -> Path:
 
 
 def is_blob(path: Path, folder: Path) -> bool:
-    """Whether a link in `folder`, a snapshot of the hub's cache, leads to where the cache keeps contents of files."""
+    """Return whether a link in `folder`, a snapshot in the hub's cache, points to the cache's store of file
+    contents."""
     repository = folder.resolve().parent.parent
     return (
         folder.resolve().parent.name == "snapshots"
@@ -98,7 +99,7 @@ def _text(name: str | os.PathLike[str]) -> str:
 
 
 def _sentence(error: Exception, repo: str, revision: str | None, endpoint: str) -> str:
-    """What a user can do about an error of huggingface_hub's, whose own texts are paragraphs."""
+    """Turn an error of huggingface_hub, which is a paragraph, into one sentence that says what to do."""
     from huggingface_hub import errors
 
     causes = _causes(error)
