@@ -1,6 +1,6 @@
-// The page: files from beside it, or from within it where it is one file; then translating as somebody types.
+// The page: loads files next to it, or embedded ones in a single-file page, then translates as you type.
 
-const within = document.getElementById("files"); // of a single file: each file's content, packed, as text
+const within = document.getElementById("files"); // in a single-file page: the compressed files, as text
 const base = document.baseURI;
 
 async function read(name) {
@@ -16,7 +16,7 @@ async function read(name) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-/** A module of ours or of the runtime. Within one file, its imports are addresses of what was read before. */
+/** Import a module of the page or of the runtime. In a single-file page, imports become URLs of embedded modules. */
 const addresses = {};
 async function module(name, imports = []) {
   if (!within) return import(new URL(name, base));
@@ -37,7 +37,7 @@ async function load() {
   await module("search.js");
   ({ beginning, isTranslated, joined } = await module("parts.js"));
   const { Translator, TextTokenizer } = await module("translator.js", ["search.js", "parts.js"]);
-  ort.env.wasm.numThreads = 1; // more need headers that a file server does not send
+  ort.env.wasm.numThreads = 1; // more threads need headers that file servers do not send
   ort.env.wasm.wasmBinary = await read("ort.wasm");
   const translator = await Translator.load({ ort, Tokenizer, settings, read });
   globalThis.repose = { translator, TextTokenizer, Tokenizer };
@@ -73,13 +73,13 @@ function show(translator) {
 let beginning, isTranslated, joined, timer, latest = 0;
 function schedule(translator) {
   clearTimeout(timer);
-  element("tgt").setAttribute("aria-busy", "true"); // until it is the whole translation of what is there
+  element("tgt").setAttribute("aria-busy", "true"); // until the whole text is translated
   if (element("src").value) say("translating …");
-  const mine = ++latest; // what is at work on an older text is given up
+  const mine = ++latest; // stops translating an older text
   timer = setTimeout(() => translateAll(translator, mine).catch(complain), 250);
 }
 
-/** Line by line and part by part; given up as soon as there is something newer to translate. */
+/** Translate line by line and part by part; stop as soon as there is a newer text. */
 async function translateAll(translator, mine) {
   const started = performance.now();
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
@@ -95,7 +95,7 @@ async function translateAll(translator, mine) {
       previous = part;
       number += part.text ? 1 : 0;
       cut += read.length < part.text.length ? 1 : 0;
-      await new Promise((next) => setTimeout(next)); // what was typed meanwhile
+      await new Promise((next) => setTimeout(next)); // let the page handle what was typed meanwhile
       if (mine !== latest) return;
       element("tgt").textContent = done + translated;
       say("translating …");

@@ -1,6 +1,6 @@
-// What repose.decoding.parts does: sentences that are longer than the model reads in pieces, and put together again.
+// Split sentences that are too long for the model, and join their translations: repose.decoding.parts.
 
-// Python's white space, which is not JavaScript's, and its characters, which are not UTF-16's units.
+// Python's white space and code points differ from JavaScript's white space and UTF-16 units.
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const CLAUSE = new RegExp(
   `(?<=[;:,،؛、，；：])${SPACE}*|(?<!${SPACE})${SPACE}+(?=[–—(])|(?<=[–—)])${SPACE}+`,
@@ -9,7 +9,7 @@ const CLAUSE = new RegExp(
 const WORD = new RegExp(`${SPACE}+`, "gu");
 const EDGES = new RegExp(`^(${SPACE}*)(.*?)(${SPACE}*)$`, "su");
 const LAST_IS_SPACE = new RegExp(`${SPACE}$`, "u");
-// East_Asian_Width W or F, but for Korean; browsers know no such property.
+// Characters with East_Asian_Width W or F, except Korean; browsers have no such property.
 const WIDE = new RegExp(
   "(?![\\u{1f1e6}-\\u{1f1ff}])[\\p{Emoji_Presentation}\\u1100-\\u115f\\u2329\\u232a\\u2e80-\\u303e\\u3041-\\u3247" +
     "\\u3250-\\u4dbf\\u4e00-\\ua4c6\\ua960-\\ua97c\\uf900-\\ufad9\\ufe10-\\ufe19\\ufe30-\\ufe6b" +
@@ -19,7 +19,7 @@ const WIDE = new RegExp(
 
 const ADDRESS = /^(?:(?:https?:\/\/|www\.)[!-~]+|[\p{L}\p{N}_.+-]+@[\p{L}\p{N}_-]+\.[\p{L}\p{N}_.-]+)$/iu;
 
-/** Of a script that writes no spaces between sentences: Chinese, Japanese. */
+/** Whether text is in a script without spaces between sentences: Chinese, Japanese. */
 export const isWide = (character) => WIDE.test(character);
 
 /** Sentences, of which browsers end some within an address: "https://example.com/?a=b". */
@@ -39,13 +39,13 @@ export function* whole(sentences) {
 /** Whether a sentence can end between two texts without white space: after "。" or "।", before "猫". */
 const isParted = (before, after) => /[^\x00-\x7f]$/u.test(before) || isWide(Array.from(after)[0] ?? "");
 
-/** A sentence in halves, and halves of halves, until each fits. */
+/** Split a sentence in halves, recursively, until each piece fits. */
 export function pieces(text, fits) {
   const place = fits(text) || ADDRESS.test(stripped(text).text) ? null : placeToSplit(text);
   return place === null ? [text] : [...pieces(text.slice(0, place), fits), ...pieces(text.slice(place), fits)];
 }
 
-/** As much of a part as fits, for one without a place to split it. */
+/** Cut off what does not fit, for a part without a place to split it. */
 export function beginning(text, fits) {
   if (fits(text)) return text;
   const letters = Array.from(text);
@@ -59,10 +59,10 @@ export function beginning(text, fits) {
   return first(fitting);
 }
 
-/** The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters. */
+/** Where to split: the clause end nearest to the middle; else a word end, or between two wide characters. */
 function placeToSplit(text) {
   const letters = Array.from(text), numbers = new Map(), num = letters.length;
-  let unit = 0; // of UTF-16
+  let unit = 0; // in UTF-16 units
   for (const [number, letter] of [...letters, ""].entries()) {
     numbers.set(unit, number);
     unit += letter.length;
@@ -79,21 +79,21 @@ function placeToSplit(text) {
   return inside.length > 0 ? nearest(inside) : null;
 }
 
-/** Whether a part says something: what has no letters, such as a number, and an address alone stay as they are. */
+/** Whether a part should be translated: text without letters, such as a number, and bare addresses stay as they are. */
 export const isTranslated = (text) => /\p{L}/u.test(text) && !ADDRESS.test(text);
 
-/** A piece as the model reads it, with the white space before and after it, which is all there is of a blank one. */
+/** A piece for the model, and the white space before and after it; a blank piece is white space only. */
 export function stripped(piece) {
   const [, before, text, after] = EDGES.exec(piece);
   return { before, text, after };
 }
 
-/** The translation of a part as it stands after that of the line's parts before it, the last of which is `previous`. */
+/** Join a part's translation to those of the line's earlier parts, the last of which is `previous`. */
 export function joined(done, translation, { before, text, after }, previous) {
   const last = Array.from(done.slice(-2)).at(-1) ?? "";
-  // Where the source has no white space: not within a name, a number or an address.
+  // The source has no white space there: add none within a name, a number or an address.
   const parted = isParted(previous?.text ?? "", text);
-  const said = /\p{L}/u.test((previous?.text ?? "") + text); // what has no letters stays as it is
+  const said = /\p{L}/u.test((previous?.text ?? "") + text); // text without letters stays as it is
   const glued = said && last && translation && !LAST_IS_SPACE.test(last) && !before && parted && !isWide(last);
   return `${done}${glued ? " " : ""}${before}${stripped(translation).text}${after}`;
 }

@@ -1,15 +1,15 @@
-// Greedy and beam search for one sentence: repose.decoding.search, rule by rule, so that a page translates as it does.
+// Greedy and beam search for one sentence, with exactly the rules of repose.decoding.search.
 
 export const PAD = 0, UNK = 1, START = 2, END = 3;
 
-/** GNMT's ((5 + |y|) / 6)^alpha; END counts. */
+/** GNMT's length penalty ((5 + |y|) / 6)^alpha; |y| includes END. */
 function lengthPenalty(length, alpha) {
   return ((5 + length) / 6) ** alpha;
 }
 
-/** The `width` best tokens of one row that may be chosen, in the order of their ids: [value, id]. */
+/** The `width` best allowed tokens of one row, as [value, id], in the order of ids. */
 function bestTokens(row, width) {
-  const best = []; // best first; of equals the lower id
+  const best = []; // best first; the lower id first among equals
   for (let id = 0; id < row.length; id++) {
     if (id === PAD || id === START) continue;
     const value = row[id];
@@ -23,7 +23,7 @@ function bestTokens(row, width) {
   return best.sort((a, b) => a[1] - b[1]);
 }
 
-/** −Infinity for tokens that would complete n tokens in a row which were said before. */
+/** Set the log-probability of tokens that would repeat an n-gram to −Infinity. */
 function withoutRepeats(row, said, n) {
   if (!n || said.length < n) return;
   const last = said.slice(said.length - n + 1).join();
@@ -35,14 +35,14 @@ function withoutRepeats(row, said, n) {
 /**
  * The best hypotheses of a sentence, best first: {tokens, score, normalised, finished}, tokens without START and END.
  *
- * `state.step(tokens)` gives one row of log-probabilities for each token (a promise of Float32Arrays), and
- * `state.select(rows)` makes row i what row rows[i] was. `limit`: the most tokens, END included.
+ * `state.step(tokens)` returns one row of log-probabilities per token (a promise of Float32Arrays), and
+ * `state.select(rows)` makes row i what row rows[i] was. `limit`: the maximum number of tokens, including END.
  */
 export async function search(state, { limit, beamSize, alpha, numHypotheses = 1, noRepeat = 0 }) {
   if (beamSize === 1) return [await greedy(state, limit, alpha, noRepeat)];
   const lastPenalty = lengthPenalty(limit, alpha);
   const finished = [];
-  let best = Array(numHypotheses).fill(-Infinity); // `normalised` of the best finished ones, descending
+  let best = Array(numHypotheses).fill(-Infinity); // `normalised` of the best finished hypotheses, descending
   let live = [{ score: 0, tokens: [] }];
   let next = [START];
   for (let length = 1; live.length > 0; length++) {
@@ -54,7 +54,7 @@ export async function search(state, { limit, beamSize, alpha, numHypotheses = 1,
         candidates.push({ score: hypothesis.score + value, row, id });
       }
     });
-    candidates.sort((a, b) => (b.score === a.score ? 0 : b.score - a.score)); // stable: the earlier beam, the lower id
+    candidates.sort((a, b) => (b.score === a.score ? 0 : b.score - a.score)); // stable: ties go to the earlier row, then to the lower id
     const enough = best[numHypotheses - 1], ended = [];
     for (const { score, row, id } of candidates.slice(0, beamSize)) {
       const normalised = id === END ? score / lengthPenalty(length, alpha) : -Infinity;

@@ -3,10 +3,10 @@
 import { pieces, stripped, whole } from "./parts.js";
 import { search, END, START, UNK, PAD } from "./search.js";
 
-/** A tokenizer.json as repose.data.tokenizer uses it, on @huggingface/tokenizers' `Tokenizer`. */
+/** Tokenize with a tokenizer.json as repose.data.tokenizer does, using @huggingface/tokenizers. */
 export class TextTokenizer {
   constructor(Tokenizer, spec) {
-    // Special tokens are put in and taken out here: spelled out in a text they are text.
+    // Special tokens are added and removed here; when they occur in a text, they are ordinary text.
     this.tags = Object.fromEntries(
       spec.added_tokens.filter(({ id }) => id > END).map(({ content, id }) => [content.slice(1, -1), id]),
     );
@@ -21,13 +21,13 @@ export class TextTokenizer {
     }
     if (lowercases) {
       const before = this.backend.normalizer;
-      // Letter by letter: a whole text's lower case would know the sigma at the end of a word.
+      // Letter by letter, because lower-casing a whole text changes a sigma at the end of a word.
       this.backend.normalizer = (text) =>
         Array.from(before ? before(text) : text, (letter) => letter.toLowerCase()).join("");
     }
   }
 
-  /** The text as the tokenizer cuts it up. */
+  /** The text after normalisation, as the tokenizer reads it. */
   normalized(text) {
     return this.backend.normalizer ? this.backend.normalizer(text) : text;
   }
@@ -45,7 +45,7 @@ export class TextTokenizer {
   }
 }
 
-// The library's own have words of ASCII letters, and ASCII digits.
+// The library's own patterns only know ASCII letters and digits.
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d";
 const UNICODE_WORDS = {
   type: "Split",
@@ -62,16 +62,16 @@ function withUnicode(splitter) {
   return { ...splitter, pretokenizers: splitter.pretokenizers.map(withUnicode) };
 }
 
-// Of two UTF-16 units, which the library takes for no Chinese; these are the ranges of its original in Rust.
+// Chinese characters of two UTF-16 units, which the library misses; the ranges are those of the original in Rust.
 const RARE_CHINESE =
   /[\u{20000}-\u{2a6df}\u{2a700}-\u{2b73f}\u{2b740}-\u{2b81f}\u{2b920}-\u{2ceaf}\u{2f800}-\u{2fa1f}]/gu;
 
-/** Whether a normalizer makes each Chinese character a word. */
+/** Whether a normalizer separates Chinese characters into words. */
 function partsChinese(normalizer) {
   return Boolean(normalizer?.handle_chinese_chars ?? normalizer?.normalizers?.some(partsChinese));
 }
 
-/** A normalizer without its step that lower-cases, which is always the last. */
+/** A normalizer without lower-casing, which is always its last step. */
 function withoutLowercase(normalizer) {
   if (normalizer?.type === "Lowercase") return { normalizer: null, lowercases: true };
   const steps = normalizer?.type === "Sequence" ? normalizer.normalizers : [];
@@ -79,7 +79,7 @@ function withoutLowercase(normalizer) {
   return { normalizer: { ...normalizer, normalizers: steps.slice(0, -1) }, lowercases: true };
 }
 
-/** Rows of a decoding: what repose.decoding.onnx_engine.OnnxState is for one sentence. */
+/** The rows of one sentence's search, like repose.decoding.onnx_engine.OnnxState. */
 class State {
   constructor(translator, memory) {
     this.translator = translator;
@@ -135,7 +135,7 @@ export class Translator {
     return self;
   }
 
-  /** The best hypotheses of one sentence, best first, each with its `text`; none of a blank one. */
+  /** The best hypotheses of one sentence, best first, each with its `text`; none for a blank sentence. */
   async hypotheses(text, { beamSize, lengthPenalty, numHypotheses = 1, to } = {}) {
     const { decoding, tag } = this.settings, { max_length: longest } = this.graphs;
     if (typeof text !== "string") throw new Error("a text must be a string");
@@ -164,36 +164,36 @@ export class Translator {
     return (await this.hypotheses(text, options))[0]?.text ?? "";
   }
 
-  /** A line as the model reads it: sentences, in pieces where they are longer than nearly all of the training's. */
+  /** Split a line into sentences, and sentences longer than nearly all of the training's into pieces. */
   *parts(line, options) {
     const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
     const fits = this.fits(options, usual ?? longest);
     for (const sentence of whole(this.sentences(line, options))) yield* pieces(sentence, fits).map(stripped);
   }
 
-  /** Whether a text is no longer than what the model was trained on. */
+  /** Whether a text is short enough for the model. */
   fits({ to } = {}, longest = this.settings.max_src_tokens) {
-    const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a token of the source
+    const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a source token
     const limit = Math.max(3, longest - tagged);
     return (text) => this.source.encode(text).length <= limit;
   }
 
-  /** Languages and their names, where the model is told this tag. */
+  /** Languages and their names for this tag. */
   direction(tag) {
     const { directions } = this.settings;
     return Object.hasOwn(directions, tag) ? directions[tag] : this.settings;
   }
 
-  /** The sentences of a line, with the white space that stands after each. */
+  /** Split a line into sentences, each with the white space after it. */
   *sentences(line, { to = this.settings.tag } = {}) {
     if (!globalThis.Intl?.Segmenter) return yield line;
     let segmenter;
     try {
       segmenter = new Intl.Segmenter(this.direction(to).src_lang, { granularity: "sentence" });
     } catch {
-      segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // a code that is none
+      segmenter = new Intl.Segmenter(undefined, { granularity: "sentence" }); // the language code is invalid
     }
-    const spaced = line.replace(/[\u0085\u2028\u2029]/g, " "); // after which it would begin a sentence
+    const spaced = line.replace(/[\u0085\u2028\u2029]/g, " "); // a sentence would begin after these
     for (const { index, segment } of segmenter.segment(spaced)) yield line.slice(index, index + segment.length);
   }
 }

@@ -6,7 +6,7 @@ export function useKey(text) {
   key = text.trim();
 }
 
-/** An answer that is no translation: `message` is the server's sentence, `seconds` when to ask again, if it says so. */
+/** A failed request: `message` is the server's sentence, `seconds` says when to ask again, if known. */
 export class Refusal extends Error {
   constructor(message, seconds) {
     super(message);
@@ -27,7 +27,7 @@ async function answer(response) {
   throw new Refusal(sentence, Number.isFinite(wait) ? wait : null);
 }
 
-/** What a person reads of a request that failed: the server's sentence, or that there is no server. */
+/** The message to show for a failed request: the server's sentence, or that the server cannot be reached. */
 export function sentenceOf(error) {
   return error instanceof Refusal ? error.message : "The server cannot be reached.";
 }

@@ -1,4 +1,4 @@
-/** The page: text in, translation out, while one types. */
+/** The page: translates text as you type. */
 
 import { Refusal, get, post, sentenceOf, useKey } from "./api.js";
 import { filesTab } from "./files.js";
@@ -9,7 +9,7 @@ const AUTO = "auto";
 const ALTERNATIVES = 3;
 const RETRIES = 5;
 const LONGEST_WAIT = 60; // seconds
-const AWAY_WAIT = 5; // likewise, for a server that cannot be reached: at first
+const AWAY_WAIT = 5; // seconds, at first, if the server cannot be reached
 
 const at = (id) => document.getElementById(id);
 const text = at("text");
@@ -20,19 +20,19 @@ let settings = null;
 let languages = [];
 let models = [];
 let running = null;
-let asking = null; // for all heads
+let asking = null; // the request for all heads
 let away = false; // whether the server could not be reached
 let timer = 0;
 let shown = { text: "", translation: "", detected: undefined };
 
 const translation = new Translation(at("translation"), (word, written) => {
-  const seen = shown.text === text.value ? word : null; // places are those of the text that was translated
+  const seen = shown.text === text.value ? word : null; // offsets belong to the text that was translated
   shade(at("shades"), text.value, seen);
   at("word").textContent = told(seen, written, text.value);
 });
 const why = new Why({ heads: at("heads"), map: at("map"), sentence: at("why-sentence") });
 
-// Small things
+// Helpers
 
 function wanted() {
   return { alternatives: Math.min(ALTERNATIVES, settings.alternativesLimit) };
@@ -51,7 +51,7 @@ function say(id, sentence) {
   at(id).hidden = !sentence;
 }
 
-/** For who listens, in the language of the translation or of the page. */
+/** Announce to screen readers, in the language of the translation or of the page. */
 function announce(sentence, language = "en") {
   at("status").lang = language;
   at("status").textContent = sentence;
@@ -64,7 +64,7 @@ function select(tab) {
     at(`tab-${name}`).tabIndex = here ? 0 : -1;
     at(`panel-${name}`).hidden = !here;
   }
-  if (tab === "text") fit(); // nothing has a height where it is hidden
+  if (tab === "text") fit(); // hidden elements have no height
 }
 
 function startTabs() {
@@ -102,13 +102,13 @@ function fillLanguages(from, into) {
   fillTargets(into);
 }
 
-/** The server may have other limits by now, models and languages. Whether it has. */
+/** Fetch the server's limits, models and languages again; return whether they changed. */
 async function renew() {
   let found;
   try {
     found = await Promise.all(["frontend/settings", "languages", "models"].map(get));
   } catch {
-    return false; // whoever asks for a translation will hear of it
+    return false; // the next translation will report it
   }
   if (JSON.stringify(found) === JSON.stringify([settings, languages, models])) return false;
   [settings, languages, models] = found;
@@ -184,7 +184,7 @@ function fit() {
 function typed() {
   const [count, limit] = [length(text.value), settings.charLimit];
   shade(at("shades"), text.value, null);
-  fit(); // both are as high as the higher one
+  fit(); // both panes are as high as the higher one
   at("count").textContent = limit > 0 ? `${number.format(count)} / ${number.format(limit)}` : number.format(count);
   at("count").classList.toggle("over", tooLong());
   at("clear").disabled = !text.value;
@@ -199,7 +199,7 @@ function soon(milliseconds = settings.frontendTimeout) {
   timer = setTimeout(translate, milliseconds);
 }
 
-/** Whether the translation is of a text before this one: then there is nothing to explain. */
+/** Whether the translation shown belongs to an earlier text, so that there is nothing to explain. */
 function stale(is) {
   at("translation").setAttribute("aria-busy", String(is));
   if (is) hideWhy();
@@ -255,18 +255,18 @@ async function translate(tries = 0) {
     }
     clear();
     say("problem", sentenceOf(error));
-    if (await renew()) soon(0); // it may no longer have the model, or now has another limit
+    if (await renew()) soon(0); // the server may have lost the model or changed its limits
     return;
   }
   show(q, found);
-  if (tries) renew(); // as it may have been started anew
+  if (tries) renew(); // the server may have been restarted
 }
 
 function show(q, found) {
   hideWhy();
   say("problem", "");
   say("warning", (found.warnings ?? []).join(". "));
-  const seen = found.detectedLanguage?.confidence > 0 ? found.detectedLanguage : undefined; // 0: of text without words
+  const seen = found.detectedLanguage?.confidence > 0 ? found.detectedLanguage : undefined; // 0 for text without words
   shown = { text: q, translation: found.translatedText, detected: seen?.language };
   if (found.sentences.length) shown.explained = found.translatedText;
   at("translation").lang = target.value;
@@ -303,7 +303,7 @@ function alternatives(found, own) {
     button.title = "Take this one";
     figure.className = "score";
     figure.textContent = figureOf(one);
-    button.addEventListener("click", () => take(button.firstChild.textContent, button)); // what it offers by then
+    button.addEventListener("click", () => take(button.firstChild.textContent, button)); // the alternative it shows when clicked
     item.append(button);
     return item;
   });
@@ -316,8 +316,8 @@ function take(other, button) {
   translation.show(other);
   at("legend").hidden = true;
   at("why").open = false;
-  const waits = at("translation").getAttribute("aria-busy") === "true"; // for that of another text
-  at("why").hidden = waits || other !== shown.explained; // the best translation is the one that it explains
+  const waits = at("translation").getAttribute("aria-busy") === "true"; // for another text's translation
+  at("why").hidden = waits || other !== shown.explained; // only the best translation is explained
   button.firstChild.textContent = before;
   button.lastChild.textContent = "";
   at("own-score").textContent = "";
@@ -353,7 +353,7 @@ async function copy(string, done) {
 
 async function share() {
   const what = new URLSearchParams({ source: source.value, target: target.value, q: shown.text });
-  history.replaceState(null, "", `#${what}`); // after the #, which browsers send to no server
+  history.replaceState(null, "", `#${what}`); // after the #, which browsers do not send to servers
   const copied = await copy(location.href, "The address is copied");
   flash("share", copied ? "Address copied" : "Now in the address");
 }
@@ -365,7 +365,7 @@ function flash(id, sentence) {
   setTimeout(() => { at(id).textContent = before; }, 1500);
 }
 
-/** The address of a shared text is no longer that of what is here. */
+/** Remove a shared text from the address once the text has changed. */
 function leaveAddress() {
   if (location.hash || location.search) history.replaceState(null, "", location.pathname);
 }
@@ -441,7 +441,7 @@ async function start() {
     changed();
   };
   addEventListener("hashchange", () => {
-    // An address that was shared, in a tab that shows the page; not that of a place in the page.
+    // A shared address was opened in this tab; anchors within the page do not count.
     if (location.hash.includes("=")) begin();
   });
   begin();

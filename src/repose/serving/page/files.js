@@ -15,7 +15,7 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
   const chosen = () => {
     const file = input.files[0];
     allow();
-    if (running) return; // what is said of the file before stays
+    if (running) return; // keep the message about the previous file
     result.textContent = !file || isKnown(file) ? "" : `This server translates ${formats.join(", ")}.`;
   };
 
@@ -35,14 +35,14 @@ export function filesTab({ form, input, button, stop, result, formats }, languag
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const file = input.files[0];
-    const asked = languages(); // another may be chosen before the answer comes
+    const asked = languages(); // the user may choose others before the answer comes
     running = new AbortController();
     allow();
     stop.hidden = false;
     result.textContent = `Translating ${file.name} …`;
     try {
       const found = await send("translate_file", { ...asked, file }, running.signal);
-      const name = encodeURIComponent(found.translatedFileUrl.split("/").at(-1)); // behind a proxy, its host may be wrong
+      const name = encodeURIComponent(found.translatedFileUrl.split("/").at(-1)); // the URL's host may be wrong behind a proxy
       const link = document.createElement("a");
       URL.revokeObjectURL(made);
       made = URL.createObjectURL(await fetched(`download_file/${name}`, running.signal));

@@ -1,11 +1,11 @@
-/** Light or dark, before anything is drawn: as chosen here, or as the system says. */
+/** Choose light or dark before anything is drawn: the user's choice, or the system's. */
 
 {
   const KEY = "theme";
   const root = document.documentElement;
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null; // a browser may keep nothing
-  try { chosen = localStorage.getItem(KEY); } catch { /* then this page alone knows */ }
+  let chosen = null; // a browser may refuse storage
+  try { chosen = localStorage.getItem(KEY); } catch { /* the choice then lasts for this page only */ }
 
   const use = () => {
     root.dataset.theme = chosen ?? (dark.matches ? "dark" : "light");

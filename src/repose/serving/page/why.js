@@ -1,4 +1,4 @@
-/** The attention of every head: small pictures to choose from, and the chosen one as a table. */
+/** The attention of every head: small pictures to choose from, and the chosen head as a table. */
 
 import { percent, shadeOf } from "./words.js";
 
@@ -73,7 +73,7 @@ export class Why {
     else this.clear("There is nothing to look at.");
   }
 
-  /** Say this in the place of all pictures. */
+  /** Show a message instead of the pictures. */
   clear(text) {
     this.sentences = [];
     this.sentence.parentElement.hidden = true;

@@ -1,10 +1,10 @@
-/** Words of a translation, where they come from, and how sure the model was. Offsets count code points. */
+/** The words of a translation, their sources, and the model's confidence. Offsets count code points. */
 
 const UNSURE = Math.log(0.5);
 const VERY_UNSURE = Math.log(0.2);
 const SHADES = [0.04, 0.12, 0.3, 0.55];
 
-/** The class of a share of attention: none below 4 %. */
+/** The CSS class for a share of attention; none below 4 %. */
 export function shadeOf(share) {
   const level = SHADES.filter((least) => share >= least).length;
   return level ? `shade-${level}` : "";
@@ -14,7 +14,7 @@ export function percent(share) {
   return `${Math.round(100 * share)}\u00a0%`;
 }
 
-/** Tokens that make up a word: [{start, end, tokens: [places]}]; special tokens and those without letters are none. */
+/** Group tokens into words: [{start, end, tokens: [indices]}], without special tokens and tokens without letters. */
 function wordsOf(tokens) {
   const words = [];
   tokens.forEach((token, place) => {
@@ -30,7 +30,7 @@ function wordsOf(tokens) {
   return words;
 }
 
-/** The words of all sentences of an answer of /explain, in order, each with `from`: [{start, end, share}]. */
+/** The words of an answer of /explain, in order, each with its sources `from`: [{start, end, share}]. */
 export function explainedWords(sentences) {
   return sentences.flatMap(({ source, target, weights }) => {
     const sources = wordsOf(source.tokens);
@@ -48,7 +48,7 @@ export function explainedWords(sentences) {
   });
 }
 
-/** Fill an element with a text whose words can be hovered, tapped and walked through with the arrow keys. */
+/** Fill an element with text whose words react to hovering, tapping and the arrow keys. */
 export class Translation {
   constructor(element, onWord) {
     this.element = element;
@@ -114,7 +114,7 @@ export class Translation {
   }
 }
 
-/** Shade the source words behind the text that is typed. */
+/** Shade source words behind the typed text. */
 export function shade(element, text, word) {
   const letters = Array.from(text);
   const nodes = [];
@@ -131,12 +131,12 @@ export function shade(element, text, word) {
   element.replaceChildren(...nodes);
 }
 
-/** A word of any direction within an English sentence (Unicode's isolates). */
+/** Isolate a word of either writing direction within an English sentence (Unicode isolates). */
 function quoted(word) {
   return `“\u2068${word}\u2069”`;
 }
 
-/** In words: where a word came from, and how probable it was. */
+/** Describe where a word came from and how probable it was. */
 export function told(word, written, text) {
   if (!word) return "";
   const letters = Array.from(text);
