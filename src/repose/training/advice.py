@@ -1,4 +1,4 @@
-"""What a training says when it goes wrong, or is about to: sentences that name the settings to change."""
+"""Warnings of a training that goes wrong or is about to, naming the settings to change."""
 
 import math
 
@@ -8,20 +8,20 @@ from repose.runs.records import EndReason
 from repose.system.terminal import counted
 
 FEW_EPOCHS = 10
-"""Epochs with R-Drop, than which as much time without it gave a better model (docs/little-data-experiments.md)."""
+"""With fewer epochs than this, R-Drop gave worse models than training without it for the same time
+(docs/little-data-experiments.md)."""
 LITTLE_GAIN = 0.2
-"""`source_gain` below which a model as good as ignores its source, in nats per target token."""
+"""`source_gain`, in nats per target token, below which a model practically ignores its source."""
 
 
 def hardly_reads(gain: float) -> str:
-    """What is to be said of a model with so small a `source_gain`."""
+    """Return the warning for a model with a small `source_gain`."""
     measure = f"it predicts {gain:.2f} nats per token better with the right one than with another"
     return f"the model hardly reads its source ({measure})"
 
 
 def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) -> str:
-    """That the loss or the gradient (`what`) is no longer a finite number. `has_model`: an earlier validation left a
-    model."""
+    """Return the error for a loss or gradient (`what`) that is not finite. `has_model`: an earlier validation saved a model."""
     clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
     precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
     warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
@@ -33,10 +33,10 @@ def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) ->
 
 
 def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: int) -> str | None:
-    """That the clock ends the training, after about `end` updates, while its rate still rises; None where it does not.
+    """Warn if the time limit ends the training, after about `end` updates, during warm-up; None otherwise.
 
-    None, too, where updates limit a linear schedule (`total`), which is then shortened, and where they end the training
-    so early that it was said at its beginning.
+    Also None if a number of updates (`total`) limits a linear schedule, which is then shortened, or if it ends the
+    training so early that the warning was given at the start.
     """
     is_shortened = c.schedule == "linear" and total is not None
     if c.max_hours is None or is_shortened or not math.isfinite(end):
@@ -51,8 +51,8 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
 
 
 def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -> str | None:
-    """That the clock ends the training after so few `epochs` that R-Drop costs more than it gives; None where it does
-    not. `by_clock`: whether no other limit ends it before."""
+    """Warn if the time limit leaves so few `epochs` that R-Drop costs more than it gains; None otherwise. `by_clock`: no
+    other limit ends the training earlier."""
     if c.r_drop == 0 or not by_clock or not 0 < epochs < FEW_EPOCHS:
         return None
     about = counted(max(1, round(epochs)), "epoch")
@@ -65,13 +65,13 @@ def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -
 def ignores_source(
     gain: float | None, a: Architecture, c: TrainingConfig, *, in_warmup: bool, ended: EndReason | None
 ) -> str | None:
-    """That the model ignores its source and is a fluent language model of the target; None where it reads it, or no
-    `source_gain` was measured. `in_warmup`: the learning rate still rises. `ended`: why the training is over, if it is.
+    """Warn if the model ignores its source, as a language model of the target does; None if it reads the source, or if no
+    `source_gain` was measured. `in_warmup`: the learning rate still rises. `ended`: why the training has ended, if so.
     """
     if gain is None or gain >= LITTLE_GAIN:
         return None
     settings = [] if ended is EndReason.PATIENCE else ["train longer"]
-    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # those that gained: docs/transformer-tiny.md
+    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # other initial values helped these: docs/transformer-tiny.md
         settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
     rate = "" if in_warmup else f"a learning rate below {c.learning_rate:g} or "
     settings.append(f"try {rate}fewer tokens per update")

@@ -1,4 +1,4 @@
-"""What resuming a training needs, on disk: always a whole checkpoint, whenever the process is killed.
+"""Checkpoints to resume a training from. A complete one is always on disk, whenever the process is killed.
 
     state/last.safetensors              parameters, buffers and both of Adam's moments, with `State` in the header
     state/weights-00001234.safetensors  parameters and buffers alone, of validations that the model is averaged from
@@ -37,19 +37,19 @@ FORMAT = "repose training state 2"
 
 @dataclasses.dataclass
 class Sums:
-    """Running sums of the training loss, in nats, with dropout on and the weights changing underneath."""
+    """Running sums of the training loss, in nats, with dropout, while the weights change."""
 
     loss: float = 0.0
     nll: float = 0.0
     correct: float = 0.0
     tokens: int = 0
     weighted_loss: float = 0.0
-    """Σ over batches of (sentences · mean loss of the batch)."""
+    """Sum over batches of sentences times the batch's mean loss."""
     weighted_nll: float = 0.0
     sentences: int = 0
 
     def add(self, loss: float, nll: float, correct: float, weighted_loss: float, weighted_nll: float) -> None:
-        """Add workers' figures (`Learner.sums`)."""
+        """Add the workers' sums (`Learner.sums`)."""
         self.loss += loss
         self.nll += nll
         self.correct += correct
@@ -57,9 +57,9 @@ class Sums:
         self.weighted_nll += weighted_nll
 
     def means(self) -> dict[str, float]:
-        """`loss`, `nll`, `tf_accuracy` per token; `*_keras`: the batches' means, weighted by their sentences.
+        """Return `loss`, `nll` and `tf_accuracy` per token, and `*_keras`: means of batches, weighted by sentences.
 
-        Keras reports the latter; a token in a batch of short sentences then counts more.
+        Keras reports the latter, in which tokens in batches of short sentences count more.
         """
         return {
             "loss": self.loss / self.tokens,
@@ -72,53 +72,53 @@ class Sums:
 
 @dataclasses.dataclass
 class State:
-    """Where a training stands, apart from its tensors: plain numbers that go through JSON and back unchanged."""
+    """A training's state besides its tensors: plain numbers that survive JSON unchanged."""
 
     run_id: str
     workers: int
-    """Processes that share the batches out; another number draws other dropout masks."""
+    """Number of processes that share each batch; it decides the dropout masks."""
     threads: int
-    """Threads of each worker, on a CPU."""
+    """Threads per worker, on a CPU."""
     all_workers: tuple[int, ...] = ()
-    """Every number of workers that the training has had, in order."""
+    """All numbers of workers that the training has had, in order."""
     device: str = ""
-    """The kind of device that the workers are on, cpu or cuda; "" before there are any."""
+    """The workers' device, cpu or cuda; "" before they are started."""
     update: int = 0
     """Optimizer steps taken."""
     epoch: int = 0
-    """Whole passes over the training pairs."""
+    """Complete passes over the training pairs."""
     batch: int = 0
-    """Batches of the next pass that are already used."""
+    """Batches of the current pass that are done."""
     tokens: int = 0
-    """Target tokens learnt from."""
+    """Target tokens trained on."""
     seconds: float = 0.0
-    """Wall-clock time, summed over resumes."""
+    """Wall-clock seconds, summed over resumes."""
     epoch_sums: Sums = dataclasses.field(default_factory=Sums)
     window_sums: Sums = dataclasses.field(default_factory=Sums)
-    """Since the last line of metrics.jsonl about training."""
+    """Sums since the last training record in metrics.jsonl."""
     validated: int = 0
-    """Updates at the last validation."""
+    """Update of the last validation."""
     translated: int = 0
-    """Whole epochs at the last validation that translated, too."""
+    """Epoch of the last validation that included translations."""
     validation: dict[str, float] = dataclasses.field(default_factory=dict)
-    """The last validation's figures; once the training is over, the model's."""
+    """Figures of the last validation; after the training, those of the model."""
     of_model: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Those of the validation whose weights are the model; none while it is the mean of several."""
+    """Figures of the validation whose weights are the model; empty if the model is an average of several."""
     plateau: Plateau = dataclasses.field(default_factory=Plateau)
-    """For the learning rate."""
+    """State of the plateau schedule."""
     patience: Plateau = dataclasses.field(default_factory=Plateau)
-    """For stopping early."""
+    """State of early stopping."""
     snapshots: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    """Validations whose weights the model is made of: updates, and what `Plateau` calls a cost."""
+    """Validations whose weights make up the model: (update, cost as in `Plateau`)."""
     metrics_bytes: int = 0
-    """Length of metrics.jsonl; what follows was written after the checkpoint."""
+    """Length of metrics.jsonl at the checkpoint; later bytes are discarded on resuming."""
     metrics_crc32: int = 0
-    """Checksum of those bytes."""
+    """CRC-32 of these bytes."""
     done: EndReason | None = None
-    """Why the training is over, once it is."""
+    """Why the training has ended; None while it goes on."""
 
     def share_out(self, workers: int, threads: int) -> None:
-        """Go on with so many workers of so many threads each."""
+        """Continue with this many workers and threads per worker."""
         if self.update == 0:
             self.all_workers = (workers,)
         elif workers != self.workers:
@@ -130,8 +130,8 @@ class State:
         return [update for update, _ in self.snapshots]
 
     def add_snapshot(self, cost: float, *, keep: Keep, number: int) -> bool:
-        """Enter the validation of the present weights, and leave the `number` that the model is made of: the last
-        ones, or those of the lowest costs (of equal ones the earlier). Returns whether this one is among them."""
+        """Add the validation of the current weights, and keep the `number` that make up the model: the last ones, or
+        those with the lowest costs (ties go to the earlier). Returns whether the current one is kept."""
         self.snapshots.append((self.update, cost))
         if keep == "best":
             self.snapshots.sort(key=lambda snapshot: snapshot[1])
@@ -141,12 +141,12 @@ class State:
         return (self.update, cost) in self.snapshots
 
     def to_json(self) -> str:
-        """One line; floats keep every bit."""
+        """Return one line of JSON; floats keep every bit."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "State":
-        """The inverse of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
+        """Parse the result of `to_json`. Raises ValueError, TypeError or KeyError for anything else."""
         return _STATE.validate_python(json.loads(text))
 
 
@@ -154,9 +154,9 @@ _STATE = TypeAdapter(State)
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], state: State) -> None:
-    """Write a checkpoint and have it on disk before it takes the place of the one before.
+    """Write a checkpoint and flush it to disk before it replaces the previous one.
 
-    Raises WriteError where the disk is full or not writable; the checkpoint before then stays.
+    Raises WriteError if the disk is full or not writable; the previous checkpoint then stays.
     """
     contents = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text, checksum = state.to_json(), 0
@@ -177,16 +177,16 @@ def _checksum_of(text: str) -> int:
 
 
 def _add_to_checksum(value: int, name: str, tensor: Tensor) -> int:
-    """CRC-32 of names and content: it finds damage as a cryptographic digest would, in a fraction of the time that
-    writing takes."""
+    """Update a CRC-32 with a tensor's name and content. It detects damage, as a cryptographic digest would, but takes
+    only a fraction of the time that writing does."""
     value = zlib.crc32(name.encode(), value)
     return zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, value)
 
 
 def read_state(path: Path, run_id: str) -> State:
-    """A checkpoint's state without its tensors, or that of the beginning where there is none.
+    """Read a checkpoint's state without its tensors; if there is no checkpoint, return the initial state.
 
-    Raises CheckpointError if it is damaged or of another run.
+    Raises CheckpointError if it is damaged or belongs to another run.
     """
     if not path.exists():
         return State(run_id, workers=0, threads=0)
@@ -244,12 +244,12 @@ def _damaged(path: Path) -> CheckpointError:
 
 
 def snapshot(run: RunFolder, update: int) -> Path:
-    """File of the weights of a validation."""
+    """Return the path of a validation's weights."""
     return run.state / f"weights-{update:08d}.safetensors"
 
 
 def _load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
-    """Copy the mean of several snapshots' tensors into these; sums are in double precision."""
+    """Copy the mean of several snapshots into these tensors; summed in double precision."""
     files = list(paths)
     sums = {name: torch.zeros_like(tensor, dtype=torch.float64, device="cpu") for name, tensor in tensors.items()}
     one = {name: torch.empty_like(tensor, device="cpu") for name, tensor in tensors.items()}
@@ -263,7 +263,7 @@ def _load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
 
 
 def prune(run: RunFolder, updates: Iterable[int]) -> None:
-    """Remove the snapshots of other validations than these, and what an interrupted save left."""
+    """Remove all snapshots but those of these validations, and leftovers of interrupted saves."""
     wanted = {snapshot(run, update) for update in updates}
     for path in run.state.glob("weights-*.safetensors"):
         if path not in wanted:
@@ -272,27 +272,27 @@ def prune(run: RunFolder, updates: Iterable[int]) -> None:
 
 
 class CheckpointWriter:
-    """Writes checkpoints, the snapshots that the model needs, and the model directory; the first worker has one."""
+    """Writes checkpoints, the snapshots for averaging, and the model directory; only on the first worker."""
 
     def __init__(self, job: TrainingJob, run: RunFolder, learner: Learner, state: State, journal: Journal) -> None:
         self._job, self._run, self._learner, self._state, self.journal = job, run, learner, state, journal
         self._started = time.monotonic() - state.seconds
         self._saved = time.monotonic()
-        # Whether the model can be other than the present weights, so that earlier ones must be kept.
+        # True if the model may differ from the current weights, so that earlier weights must be kept.
         self._needs_snapshots = job.training.keep == "best" or job.training.average_checkpoints > 1
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time of the training so far, summed over resumes."""
+        """Wall-clock seconds of the training so far, summed over resumes."""
         return time.monotonic() - self._started
 
     @property
     def is_due(self) -> bool:
-        """Whether the last checkpoint is old."""
+        """True if it is time for the next checkpoint."""
         return time.monotonic() - self._saved > 60 * self._job.training.save_every_minutes
 
     def save(self) -> None:
-        """Write the checkpoint, then drop the weights that it no longer names."""
+        """Write a checkpoint, then remove snapshots that it no longer lists."""
         state = self._state
         state.seconds = self.seconds
         state.metrics_bytes, state.metrics_crc32 = self.journal.sync()
@@ -301,14 +301,13 @@ class CheckpointWriter:
         self._saved = time.monotonic()
 
     def save_snapshot(self) -> None:
-        """Keep the present weights for the model, where they are not the model themselves."""
+        """Save the current weights as a snapshot, unless they are the model themselves."""
         if self._needs_snapshots:
             save(snapshot(self._run, self._state.update), self._learner.model_tensors(), self._state)
 
     @contextlib.contextmanager
     def weights_of_model(self) -> Iterator[None]:
-        """Within, the learner has the weights that the model is made of: the present ones, or the mean of the
-        snapshots."""
+        """Within this context, the learner has the model's weights: the current ones, or the mean of the snapshots."""
         updates, tensors = self._state.snapshot_updates, self._learner.model_tensors()
         averages = self._needs_snapshots and bool(updates)
         present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
@@ -322,7 +321,7 @@ class CheckpointWriter:
                     tensors[name].copy_(tensor)
 
     def write_model(self, *, is_measured: bool = True) -> None:
-        """Write model/, with the figures of the state where these are of its weights."""
+        """Write model/, with the state's figures if they were measured with its weights."""
         job, state = self._job, self._state
         found: dict[str, Any] = {"updates": state.snapshot_updates or [state.update]}
         if is_measured:

@@ -1,4 +1,4 @@
-"""How far a training is, shown on stderr to whoever waits for it: a line that moves on a terminal, else plain lines."""
+"""Show a training's progress on stderr: a progress bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -14,45 +14,45 @@ ProgressKind = Literal["auto", "live", "lines", "none"]
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a training is, and how long it may still take."""
+    """How far a training is, and the time that it may still take."""
 
     update: int = 0
     """Optimizer steps taken."""
     total: int | None = None
-    """Of so many, if that is known."""
+    """Total number of optimizer steps, if known."""
     epoch: int = 1
-    """That of the last update, from 1."""
+    """Epoch of the last update, from 1."""
     seconds_left: float | None = None
-    """Until a limit ends the training, at its speed so far; None where that is not known."""
+    """Seconds until a limit ends the training, at its speed so far; None if unknown."""
     may_end_earlier: bool = False
-    """Whether validations may end it before."""
+    """True if early stopping may end it sooner."""
 
     @property
     def time_left(self) -> str:
-        """In words: "12 min left"; "" where it is not known."""
+        """Return text such as "12 min left"; "" if unknown."""
         if self.seconds_left is None or self.update == self.total:
             return ""
         return ("at most " if self.may_end_earlier else "") + f"{duration(self.seconds_left)} left"
 
 
 class Display:
-    """Shows a training; this one shows nothing."""
+    """Base class of displays, which shows nothing."""
 
     def advance(self, progress: Progress) -> None:
-        """An update is done; called after each one, so it must cost next to nothing."""
+        """Show that an update is done. Called after each one, so it must be cheap."""
 
     def record(self, record: Record, text: str) -> None:
-        """Figures, and the same as a line of text."""
+        """Show figures, given as a record and as a line of text."""
 
     def note(self, text: str) -> None:
-        """A line that must be seen."""
+        """Show a line that must be seen."""
 
     def close(self) -> None:
-        """The training is over."""
+        """End the display."""
 
 
 class Lines(Display):
-    """Plain lines for logs: every epoch and validation, and how far the training is at most every half minute."""
+    """Plain lines for logs: every epoch and validation, and the progress at most every half minute."""
 
     SECONDS = 30.0
 
@@ -76,7 +76,7 @@ class Lines(Display):
 
 
 class Live(Display):
-    """One line that moves, drawn by rich twice a second at most, so that it takes no time from the training."""
+    """A progress bar, drawn by rich at most twice a second so that it does not slow the training."""
 
     SECONDS = 0.5
 
@@ -110,7 +110,7 @@ class Live(Display):
             )
 
     def record(self, record: Record, text: str) -> None:
-        """Training figures stand beside the bar; others scroll away above it."""
+        """Show training figures beside the bar, others above it."""
         if record["kind"] == "train":
             figures = f"loss {record['loss']:.3f}  {record['wall']['tokens_per_second']:,.0f} tokens/s"
             self._progress.update(self._task, figures=figures, refresh=True)
@@ -125,13 +125,13 @@ class Live(Display):
 
 
 def check_progress(kind: ProgressKind) -> None:
-    """Raises ConfigError for a way to show progress that is unknown."""
+    """Raise ConfigError for an unknown way to show progress."""
     if kind not in get_args(ProgressKind):
         raise ConfigError(unknown("progress", kind, get_args(ProgressKind)))
 
 
 def make_display(kind: ProgressKind, say: Say) -> Display:
-    """`auto`: live where stderr is a terminal, else lines, which `say` takes."""
+    """Return the display. `auto`: a progress bar if stderr is a terminal, else lines, which are passed to `say`."""
     if kind == "none":
         return Display()
     return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines(say)

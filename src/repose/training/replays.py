@@ -1,8 +1,8 @@
-"""Forward and backward passes of one shape recorded once on a GPU and replayed, as CUDA graphs.
+"""Record forward and backward passes as CUDA graphs, one per shape, and replay them.
 
-A pass of a small model is many hundreds of operations of a few microseconds, each of which takes the CPU longer to
-start than the GPU to compute. A graph starts them all at once. It computes on the memory and the shapes that it was
-recorded with, so there is one for each shape that micro-batches come in (`TrainingTask.bucketed_micro_batch`).
+A small model's pass consists of many hundreds of operations that take a few microseconds each, and the CPU takes longer
+to launch one than the GPU takes to compute it. A graph launches all of them at once. A graph is tied to the memory and
+shapes that it was recorded with, so there is one per shape of micro-batch (`TrainingTask.bucketed_micro_batch`).
 """
 
 import warnings
@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 MOST = 256
-"""Shapes that are recorded; others are computed step by step."""
+"""Maximum number of shapes to record; other shapes are computed without graphs."""
 
 Run = Callable[[Any, Tensor], Tensor]
-"""What is replayed: of a micro-batch, a named tuple of tensors and Nones, and one more tensor. All else that it reads
-or writes has its place in memory for good."""
+"""The function to replay. It takes a micro-batch, which is a named tuple of tensors and Nones, and one more tensor.
+Everything else that it reads or writes must stay at the same place in memory."""
 
 
 class _Recorded(NamedTuple):
@@ -27,33 +27,33 @@ class _Recorded(NamedTuple):
 
 
 class Replays:
-    """What one function was recorded as, for each shape of its micro-batch. A function whose operations make the CPU
-    wait cannot be recorded.
+    """Recordings of one function, one per shape of micro-batch. A function that makes the CPU wait for the GPU cannot
+    be recorded.
 
-    The graphs of all shapes share memory, which is kept: somewhat more than the largest of them needs. Where there is
-    not enough, what is recorded by then goes on being replayed, and other shapes are computed step by step.
+    All graphs share a pool of memory, somewhat larger than the largest graph needs. If memory runs out, existing graphs
+    are still replayed, and other shapes are computed without graphs.
     """
 
     def __init__(self) -> None:
         self._stream = torch.cuda.Stream()
         self._recorded: dict[object, _Recorded] = {}
         self._seen: set[object] = set()
-        """Shapes that were computed once without a wait: all that is made once is there."""
+        """Shapes that were computed once without making the CPU wait, so that one-time work is done."""
         self._waits = 0
         self._most = MOST
 
     @property
     def works(self) -> bool:
-        """Whether passes can be recorded, as far as is known: a first pass may wait for what is made once."""
+        """False once a pass turned out to be impossible to record; a shape's first pass may wait for one-time work."""
         return self._waits < 2
 
     @property
     def number(self) -> int:
-        """Of shapes that are recorded."""
+        """Number of recorded shapes."""
         return len(self._recorded)
 
     def __call__(self, run: Run, micro_batch: Any, number: Tensor) -> Tensor:
-        """What `run` returns, until the next call."""
+        """Return the result of `run`; it is valid until the next call."""
         shape = tuple(None if x is None else x.shape for x in micro_batch)
         recorded = self._recorded.get(shape)
         if recorded is None:
@@ -63,7 +63,7 @@ class Replays:
                 return self._watched(run, micro_batch, number, shape)
             try:
                 recorded = self._recorded[shape] = self._record(run, micro_batch, number)
-            except torch.OutOfMemoryError:  # nothing was computed
+            except torch.OutOfMemoryError:  # nothing has been computed yet
                 self._most = len(self._recorded)
                 return run(micro_batch, number)
         torch._foreach_copy_(recorded.inputs, _tensors(micro_batch, number))
@@ -71,7 +71,7 @@ class Replays:
         return recorded.out
 
     def _watched(self, run: Run, micro_batch: Any, number: Tensor, shape: object) -> Tensor:
-        """Compute step by step, and find out whether an operation makes the CPU wait."""
+        """Compute without a graph, and find out whether an operation makes the CPU wait."""
         before = torch.cuda.get_sync_debug_mode()
         present = torch.cuda.current_stream()
         with warnings.catch_warnings(record=True) as told:
@@ -79,7 +79,7 @@ class Replays:
             torch.cuda.set_sync_debug_mode("warn")
             try:
                 self._stream.wait_stream(present)
-                with torch.cuda.stream(self._stream):  # where it is recorded: gradients are added on one stream
+                with torch.cuda.stream(self._stream):  # gradients must be added on one stream
                     out = run(micro_batch, number)
                 present.wait_stream(self._stream)
             finally:

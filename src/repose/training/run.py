@@ -29,7 +29,7 @@ from repose.training.loop import Evaluate, Samples, Trainer
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Options:
-    """What one call is asked, and the training is not: it moves no number."""
+    """Options of one call that do not affect results."""
 
     job: TrainingJob
     run: RunFolder
@@ -106,7 +106,8 @@ _TRAINING = threading.Lock()
 
 @contextlib.contextmanager
 def _alone_in_process() -> Iterator[None]:
-    """Random numbers are torch's, which threads share. Raises BusyError where another one trains."""
+    """Allow one training per process, because threads share torch's random state. Raises BusyError if another one
+    runs."""
     if not _TRAINING.acquire(blocking=False):
         raise BusyError("another thread of this process is training: wait for it, or train in another process")
     try:
@@ -116,7 +117,7 @@ def _alone_in_process() -> Iterator[None]:
 
 
 def _where_it_stands(run: RunFolder, job: TrainingJob) -> Outcome | State:
-    """How a run ended; of one that has not, the state to go on from."""
+    """Return how a run ended, or the state to resume from."""
     if (finished := _finished(run)) is not None:
         return finished
     state = checkpoint.read_state(run.checkpoint, job.run_id)
@@ -124,8 +125,9 @@ def _where_it_stands(run: RunFolder, job: TrainingJob) -> Outcome | State:
 
 
 def _done(run: RunFolder, state: State) -> Outcome:
-    """How a run ended whose state says that it has; what it needs no more is removed, since a kill may have come first.
-    Raises CheckpointError where its records are damaged, which nothing else would show."""
+    """Return how a run ended whose state says that it has. Files that it no longer needs are removed, because it may
+    have been killed before it could do so. Raises CheckpointError if its records are damaged, which nothing else would
+    notice."""
     assert state.done is not None
     read_whole(run, state.metrics_bytes, state.metrics_crc32)
     checkpoint.prune(run, state.snapshot_updates)
@@ -133,7 +135,7 @@ def _done(run: RunFolder, state: State) -> Outcome:
 
 
 def _finished(run: RunFolder) -> Outcome | None:
-    """How a run ended whose state was cleared away since (`repose cache`)."""
+    """Return how a run ended whose state was removed since (`repose cache`)."""
     if run.checkpoint.exists() or not run.metrics_file.exists():
         return None
     records = run.records(may_be_empty=True, remedy=TRAIN_ANEW)
@@ -145,7 +147,7 @@ def _finished(run: RunFolder) -> Outcome | None:
 
 
 def check_stop_after(stop_after: int | None) -> None:
-    """Raises ConfigError for a number of updates that a training cannot stop after."""
+    """Raise ConfigError for a number of updates that a training cannot stop after."""
     if stop_after is not None and not (is_whole(stop_after) and stop_after >= 1):
         raise ConfigError(f"stop_after = {stop_after!r}, but a training can stop after 1 update at the earliest")
 
@@ -157,9 +159,9 @@ def _follow(world: World, state: State, options: _Options) -> None:
 
 @contextlib.contextmanager
 def _locked(run: RunFolder, world: World) -> Iterator[None]:
-    """Hold the lock of the run directory on the first worker, for all. Raises BusyError, on all, if it is taken.
+    """Hold the run directory's lock, on the first worker for all. Raises BusyError, on all workers, if it is taken.
 
-    What else ends the training is kept in train.log.
+    Any other error that ends the training is written to train.log.
     """
     with contextlib.ExitStack() as stack:
         error = None
@@ -178,10 +180,10 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
 
 
 def _choose_workers(job: TrainingJob, state: State, device: torch.device, requested: int | None) -> str | None:
-    """Enter workers and threads into the state; what is to be said about it."""
+    """Write the number of workers and threads to the state; return a message about it, if any."""
     lengths, batch = job.task.open(job.train_data).tgt_lengths, job.training.batch_size
     tokens = batch if job.training.batching == "tokens" else round(batch * float(np.mean(lengths)))
-    moved = state.device not in ("", device.type)  # a worker is a GPU there, and a core here, or the other way round
+    moved = state.device not in ("", device.type)  # a worker was a GPU and is now a core, or vice versa
     recorded = None if moved else state.workers or None
     number = distributed.choose_workers(device, requested=requested, recorded=recorded, tokens_per_batch=tokens)
     note = _workers_changed(state, number)
@@ -192,7 +194,7 @@ def _choose_workers(job: TrainingJob, state: State, device: torch.device, reques
 
 
 def _workers_changed(state: State, number: int) -> str | None:
-    """What a run has to say that goes on with another number of workers than it had."""
+    """Return the message for a run that continues with another number of workers."""
     if state.workers in (0, number):
         return None
     workers = counted(number, "worker")
@@ -201,15 +203,15 @@ def _workers_changed(state: State, number: int) -> str | None:
 
 @contextlib.contextmanager
 def _own_state(world: World) -> Iterator[None]:
-    """Within, torch computes as a training needs it, whatever the caller has set."""
+    """Within this context, torch has the settings that training needs, whatever the caller has set."""
     with own_dtype(), torch.inference_mode(False), torch.enable_grad(), _without_autocast(world.device.type):
         yield
 
 
 @contextlib.contextmanager
 def _without_autocast(kind: str) -> Iterator[None]:
-    """Within, the caller's autocast is off, and so are its copies of weights, which last as long as it does. Not by a
-    context of autocast: there, those of the training would outlast an update."""
+    """Within this context, the caller's autocast is off, and so are its cached copies of weights. A nested autocast
+    context would not do: the training's own copies would then outlast an update."""
     enabled, cached = torch.is_autocast_enabled(kind), torch.is_autocast_cache_enabled()
     if not enabled:
         yield
@@ -233,7 +235,7 @@ def _train_as_worker(
     samples: Samples | None = None,
     say: Say = say,
 ) -> Outcome:
-    """Train as one worker; the first one reports, too."""
+    """Train as one worker; the first worker also reports."""
     job, run = options.job, options.run
     gpus = [world.device] if world.device.type == "cuda" else []
     with tuned(), _own_state(world), torch.random.fork_rng(gpus), contextlib.ExitStack() as stack:

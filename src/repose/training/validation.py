@@ -1,4 +1,5 @@
-"""Teacher-forced figures of a validation set: each token predicted from the reference's earlier ones, dropout off."""
+"""Teacher-forced figures on a validation set: predict each token from the reference's earlier tokens, without
+dropout."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,32 +13,32 @@ from repose.training.distributed import World
 from repose.training.job import Examples, TrainingTask
 
 TOKENS_AT_A_TIME = 4096
-"""Most positions of a batch, padding included, on the longer side: bounds the memory."""
+"""Maximum positions per batch on its longer side, including padding; this bounds the memory."""
 MISMATCHED = 300
-"""About how many examples are also read with another example's source."""
+"""About how many examples are also evaluated with another example's source."""
 
 
 @dataclass(frozen=True)
 class PerExample:
-    """What the figures of a set are made of, example by example, in the set's order."""
+    """Per-example sums that a set's figures are computed from, in the set's order."""
 
     nll: NDArray[np.float64]
-    """(N,): nats."""
+    """(N,): negative log-likelihood in nats."""
     correct: NDArray[np.float64]
-    """(N,): tokens, or words, that are right."""
+    """(N,): number of correct tokens, or words."""
     tokens: NDArray[np.int64]
-    """(N,): tokens, or words."""
+    """(N,): number of tokens, or words."""
     other_nll: NDArray[np.float64]
-    """(N,): nats with another example's source, of those that are `mismatched`."""
+    """(N,): negative log-likelihood, in nats, with another example's source; for `mismatched` examples only."""
     mismatched: NDArray[np.bool_]
 
     def figures(self, keras_batch: int) -> dict[str, float]:
-        """`tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set.
+        """Return `tf_loss` (nats per target token, or word), `tf_loss_keras` and `tf_accuracy` over the whole set.
 
-        `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: their mean
-        losses, weighted by their sentences. `source_gain`, where a task's examples have sources: the nats per target
-        token that the true source saves against that of another example of like length, over some `MISMATCHED`
-        examples. Near 0 the model ignores its source.
+        `tf_loss_keras` is what Keras reports for batches of `keras_batch` sentences in the set's order: the batches'
+        mean losses, weighted by their sentences. For examples with sources, `source_gain` is the loss (nats per target
+        token) with the source of another example of similar length minus the loss with the true source, over about
+        `MISMATCHED` examples. Near 0, the model ignores its source.
         """
         number = len(self.tokens)
         starts = np.arange(0, number, keras_batch)
@@ -56,9 +57,9 @@ class PerExample:
 
 @torch.no_grad()
 def validate(model: nn.Module, task: TrainingTask, examples: Examples, *, world: World) -> PerExample:
-    """The sums over each example of a set, dropout off, in fp32.
+    """Compute the sums of each example of a set, without dropout, in fp32.
 
-    Workers take batches in turn. Every worker returns the same, and on a CPU their number does not change a bit of it.
+    Workers take batches in turn. All return the same result; on a CPU it does not depend on their number.
     """
     was_training = model.training
     model.eval()
@@ -69,7 +70,7 @@ def validate(model: nn.Module, task: TrainingTask, examples: Examples, *, world:
     every = max(1, len(examples) // MISMATCHED)
     seen, mismatched = 0, np.zeros(len(examples), dtype=bool)
     for number, indices in enumerate(batches):
-        # Spread over all lengths: a batch whenever its share of the examples seen is still missing.
+        # Spread over all lengths: take a batch whenever too few of the examples seen so far were taken.
         is_mismatched = len(indices) > 1 and mismatched.sum() * every <= seen
         seen += len(indices)
         mismatched[indices] = is_mismatched
@@ -88,8 +89,8 @@ def validate(model: nn.Module, task: TrainingTask, examples: Examples, *, world:
 
 
 def _by_length(examples: Examples) -> Iterator[NDArray[np.int64]]:
-    """Batches of examples of similar length, `TOKENS_AT_A_TIME` positions at most, longest first: a set too large for
-    the memory fails at once."""
+    """Yield batches of examples of similar length, with at most `TOKENS_AT_A_TIME` positions. The longest come first,
+    so that a set too large for the memory fails at once."""
     src, tgt = np.asarray(examples.src_lengths), np.asarray(examples.tgt_lengths)
     longer = np.maximum(src, tgt)
     order = np.lexsort((tgt, longer))[::-1]
