@@ -21,7 +21,8 @@ def hardly_reads(gain: float) -> str:
 
 
 def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) -> str:
-    """Return the error for a loss or gradient (`what`) that is not finite. `has_model`: an earlier validation saved a model."""
+    """Return the error for a loss or gradient (`what`) that is not finite. `has_model`: an earlier validation saved a
+    model."""
     clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
     precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
     warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
@@ -51,8 +52,8 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
 
 
 def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -> str | None:
-    """Warn if the time limit leaves so few `epochs` that R-Drop costs more than it gains; None otherwise. `by_clock`: no
-    other limit ends the training earlier."""
+    """Warn if the time limit leaves so few `epochs` that R-Drop costs more than it gains; None otherwise. `by_clock`:
+    no other limit ends the training earlier."""
     if c.r_drop == 0 or not by_clock or not 0 < epochs < FEW_EPOCHS:
         return None
     about = counted(max(1, round(epochs)), "epoch")
@@ -65,13 +66,14 @@ def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -
 def ignores_source(
     gain: float | None, a: Architecture, c: TrainingConfig, *, in_warmup: bool, ended: EndReason | None
 ) -> str | None:
-    """Warn if the model ignores its source, as a language model of the target does; None if it reads the source, or if no
-    `source_gain` was measured. `in_warmup`: the learning rate still rises. `ended`: why the training has ended, if so.
+    """Warn if the model ignores its source, as a language model of the target does; None if it reads the source, or if
+    no `source_gain` was measured. `in_warmup`: the learning rate still rises. `ended`: why the training has ended, if
+    so.
     """
     if gain is None or gain >= LITTLE_GAIN:
         return None
     settings = [] if ended is EndReason.PATIENCE else ["train longer"]
-    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # other initial values helped these: docs/transformer-tiny.md
+    if a.norm == "post" and a.initialisation in ("xavier", "fairseq"):  # docs/transformer-tiny.md
         settings += ["set architecture.initialisation = 'keras' or architecture.norm = 'pre'"]
     rate = "" if in_warmup else f"a learning rate below {c.learning_rate:g} or "
     settings.append(f"try {rate}fewer tokens per update")

@@ -1,9 +1,9 @@
-"""R-Drop (Liang et al. 2021, arXiv 2106.14448): two passes with different dropout are to predict the same.
+"""R-Drop (Liang et al. 2021, arXiv 2106.14448): two passes with different dropout should predict the same.
 
-The loss of a token is the mean of both passes' cross-entropies plus alpha / 2 times the symmetric divergence
-½ KL(p ‖ q) + ½ KL(q ‖ p) of their distributions: half of the paper's eq. 4, which adds the cross-entropies up, so that
-losses compare with those of other trainings. Computed, like `repose.training.loss`, in chunks of rows together with
-its gradients.
+A token's loss is the mean of both passes' cross-entropies plus alpha / 2 times the symmetric divergence
+½ KL(p ‖ q) + ½ KL(q ‖ p) of their distributions. This is half of the paper's eq. 4, which adds up the cross-entropies,
+so losses can be compared with those of other trainings. Like `repose.training.loss`, it computes chunks of rows
+together with their gradients.
 """
 
 from typing import Any
@@ -35,8 +35,8 @@ def r_drop(
     label_smoothing: float,
     alpha: float,
 ) -> TokenSums:
-    """Sums over tokens for the hidden rows of two passes over the same tokens; `nll` and `correct` are both passes'
-    means. Rows whose label is `SPARE` have no part in anything."""
+    """Return sums over tokens for the hidden rows of two passes over the same tokens; `nll` and `correct` are means
+    over both passes. Rows with the label `SPARE` are ignored."""
     loss, nll, correct = _RDrop.apply(first, second, weight, bias, labels, label_smoothing, alpha)  # type: ignore[no-untyped-call]
     return TokenSums(loss, nll, correct)
 
@@ -83,9 +83,9 @@ class _RDrop(LossWithGradients):
 def _of_rows(
     logits: Float[Tensor, "2 R V"], label: Int[Tensor, "R"], label_smoothing: float, alpha: float
 ) -> tuple[Float[Tensor, "3"], Float[Tensor, "2 R V"]]:
-    """Sums of loss, nll and correct, and the gradients of the loss with respect to the logits of both passes, both of
-    the rows whose label is not `SPARE`; the gradients are zero in the others. It is reading and writing memory that
-    takes the time, so `logits` is written over and nothing is read once more than need be."""
+    """Return sums of loss, nll and correct, and the gradients of the loss with respect to both passes' logits. Rows
+    with the label `SPARE` are ignored and get zero gradients. Most of the time goes to memory access, so `logits` is
+    overwritten, and nothing is read more often than necessary."""
     labels = label.clamp(min=0)[None, :, None].expand(2, -1, -1)
     difference = logits[0] - logits[1]
     of_label = logits.gather(2, labels)

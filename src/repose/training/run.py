@@ -54,18 +54,18 @@ def train(
     signals: StopSignals | None = None,
     say: Say = say,
 ) -> Outcome:
-    """Train in a run directory until the recipe's limits are reached, going on from its checkpoint if it has one.
+    """Train in a run directory until the recipe's limits are reached; resume from its checkpoint if there is one.
 
-    `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that one). `workers`: processes that share each batch out (default:
-    those that the run began with; else one per GPU, or per CPU core). `stop_after`: stop after this many updates of
-    this call; `until_epoch`: stop once that epoch, counted from the beginning, is over, and validated where a
-    validation is due then. `signals`: where to remember a signal that came. `samples`: sentences to show at
-    validations, unless `progress` is none. `say`: takes the lines of `progress`. Under torchrun or SLURM every process
-    calls this alike. A finished run's outcome is returned at once.
+    `device`: auto, cpu, cuda (all GPUs) or cuda:1 (that GPU). `workers`: processes that share each batch (default: as
+    many as the run began with, else one per GPU or CPU core). `stop_after`: stop after this many updates of this call.
+    `until_epoch`: stop after that epoch, counted from the beginning, and after its validation if one is due. `signals`:
+    where to note a received signal. `samples`: sentences to show at validations, unless `progress` is none. `say`:
+    receives the lines of `progress`. Under torchrun or SLURM, every process makes the same call. For a finished run,
+    the outcome is returned at once.
 
-    Raises BusyError if another process trains here, or another thread of this one anywhere, CheckpointError,
-    ConfigError, DataError, DeviceError, and ReposeError if the training diverges or a worker is lost. The last
-    checkpoint is then as it was.
+    Raises BusyError if another process trains in this directory, or another thread of this process anywhere;
+    CheckpointError, ConfigError, DataError, DeviceError; and ReposeError if the training diverges or a worker is lost.
+    The last checkpoint then stays as it was.
     """
     check_stop_after(stop_after)
     chosen = distributed.choose_device(device)
