@@ -1,4 +1,4 @@
-"""Workers: processes that share each batch out, one per GPU or per core, started here or by an outer launcher."""
+"""Workers: processes that share each batch, one per GPU or core, started here or by an outer launcher."""
 
 import contextlib
 import os
@@ -32,42 +32,43 @@ from repose.system.errors import (
 from repose.system.signals import holding_back_signals, interruptible, killed_by
 
 TIMEOUT = timedelta(hours=2)
-"""How long a worker waits for the others; translating a validation set on one of them takes long."""
+"""How long a worker waits for the others; one worker may take long to translate a validation set."""
 COMING = 600.0
-"""Seconds in which the processes of a launcher must come together; each of them reads the corpus before."""
-_GRACE = 30.0  # seconds for this process to notice by itself that a worker has died
-_LIBUV = os.name != "nt"  # without which torch for Windows is built
+"""Seconds within which a launcher's processes must meet; each reads the corpus first."""
+_GRACE = 30.0  # seconds that this process has to notice a dead worker by itself
+_LIBUV = os.name != "nt"  # torch for Windows is built without libuv
 MIN_TOKENS_PER_WORKER = 256
-"""Target tokens of a batch below which another worker costs more in exchange than it brings."""
+"""With fewer target tokens per batch and worker than this, another worker costs more to exchange gradients with than
+it gains."""
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among the workers of a training."""
+    """This process among a training's workers."""
 
     rank: int
     size: int
     device: torch.device
     local: bool = True
-    """Whether all of them are on this machine, started by its first."""
+    """True if all workers are on this machine, started by the first one."""
 
     def add(self, tensor: Tensor) -> Tensor:
-        """Sum a tensor over all workers, in place; also a barrier."""
+        """Sum a tensor over all workers, in place; also acts as a barrier."""
         if self.size > 1:
             dist.all_reduce(tensor)
         return tensor
 
     def of_first(self, value: float) -> float:
-        """The first worker's value, on every worker."""
+        """Return the first worker's value on every worker."""
         mine = value if self.rank == 0 else 0.0
         return self.add(torch.tensor(mine, dtype=torch.float64, device=self.device)).item()
 
     def barrier(self) -> None:
-        """Wait until every worker has come here."""
-        self.of_first(0.0)  # torch's own barrier would have to guess which GPU is whose
+        """Wait for all workers."""
+        self.of_first(0.0)  # torch's own barrier would have to guess which worker has which GPU
 
     def share_error(self, error: Exception | None) -> None:
-        """Raise on every worker what the first one met, so that none waits for the others."""
+        """Raise the first worker's error on every worker, so that none waits for the others."""
         if self.size > 1:
             sentences: list[tuple[type, str] | None] = [None if error is None else (type(error), str(error))]
             dist.broadcast_object_list(sentences)
@@ -80,7 +81,7 @@ class World:
 
 @dataclass(frozen=True)
 class Outer:
-    """Where an outer launcher, torchrun or SLURM's srun, has put this process."""
+    """This process's place in a job of torchrun or SLURM's srun."""
 
     rank: int
     size: int
@@ -90,10 +91,10 @@ class Outer:
 
 
 def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
-    """The place that the environment names, if it names one: torchrun's variables, or those of a SLURM job step.
+    """Read this process's place from the environment variables of torchrun or of a SLURM job step, if there are any.
 
-    A SLURM batch script is a job step of its own in which srun has not run: its tasks are not ours to join. Raises
-    ConfigError where only a part is there, or no number is where one should be.
+    A SLURM batch script is a job step, too, but was not started by srun, so it is no worker. Raises ConfigError for
+    missing or non-numeric variables.
     """
     try:
         return _placed(environment)
@@ -110,7 +111,7 @@ def _placed(e: Mapping[str, str]) -> Outer | None:
         local_rank = int(e.get("LOCAL_RANK", rank))
         return Outer(rank, int(e["WORLD_SIZE"]), local_rank, e["MASTER_ADDR"], int(e["MASTER_PORT"]))
     if int(e.get("SLURM_STEP_NUM_TASKS", 1)) > 1:
-        # The first of a list of nodes: "n7", "n7,n9" or "n[07-09,12]".
+        # The first node of a list: "n7", "n7,n9" or "n[07-09,12]".
         address = e.get("MASTER_ADDR") or re.sub(r"^([^[,]+)(?:\[(\w+))?.*$", r"\1\2", e["SLURM_STEP_NODELIST"])
         port = int(e.get("MASTER_PORT") or 20_000 + int(e["SLURM_JOB_ID"]) % 20_000)
         size = int(e["SLURM_STEP_NUM_TASKS"])
@@ -119,18 +120,19 @@ def _placed(e: Mapping[str, str]) -> Outer | None:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto`: CUDA where there is one, else the CPU. Raises DeviceError for what this machine does not have."""
+    """Return the device; `auto` is CUDA if available, else the CPU. Raises DeviceError if this machine lacks the
+    device."""
     name = device_name(name)
-    if name.partition(":")[0] == "mps":  # it has no double precision, in which losses are summed
+    if name.partition(":")[0] == "mps":  # mps lacks double precision, in which losses are summed
         raise DeviceError("training does not run on mps: use cpu or cuda")
     return find_device(name, kinds=("cpu", "cuda"))
 
 
 def choose_workers(device: torch.device, *, requested: int | None, recorded: int | None, tokens_per_batch: int) -> int:
-    """As many workers as asked for, or as the run had so far; else one per GPU or, on a CPU, one per core as far as a
-    batch gives each enough to do. `cuda:1` means one. Raises ConfigError for a number that cannot be had."""
+    """Return the number of workers: as requested, or as the run had so far, or else one per GPU or CPU core, as long as
+    each has enough to do. With `cuda:1` it is one. Raises ConfigError for an impossible number."""
     check_workers(1 if requested is None else requested)
-    requested = None if requested is None else int(requested)  # numpy's numbers are no part of a checkpoint
+    requested = None if requested is None else int(requested)  # a checkpoint cannot store numpy's numbers
     if device.type == "cpu":
         useful = max(1, min(available_cores(), tokens_per_batch // MIN_TOKENS_PER_WORKER))
         return requested or recorded or useful
@@ -143,19 +145,20 @@ def choose_workers(device: torch.device, *, requested: int | None, recorded: int
 
 
 def threads_for(workers: int) -> int:
-    """Threads of each worker on a CPU: cores shared out, and no more than this process may use."""
+    """Return the number of threads per worker on a CPU: cores divided by workers, at most what this process may use."""
     return max(1, min(torch.get_num_threads(), available_cores() // workers))
 
 
 @contextlib.contextmanager
 def _on(device: torch.device, local_rank: int) -> Iterator[torch.device]:
-    """The worker's own device. Within, it is the present one, of which streams and graphs are."""
+    """Select the worker's device. Within this context it is torch's current device, to which streams and graphs
+    belong."""
     if device.type != "cuda":
         yield device
         return
     if device.index is None:
         available = torch.cuda.device_count()
-        if local_rank >= available > 1:  # a launcher that shows each process a GPU of its own shows it only that
+        if local_rank >= available > 1:  # a launcher may show each process only its own GPU
             raise ConfigError(
                 f"process {local_rank + 1} of this machine has no GPU, of which there are {available}: start at most "
                 f"{available} processes"
@@ -168,19 +171,19 @@ def _on(device: torch.device, local_rank: int) -> Iterator[torch.device]:
 def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
     backend, excepthook = "nccl" if device.type == "cuda" else "gloo", sys.excepthook
     dist.init_process_group(backend, rank=rank, world_size=size, timeout=TIMEOUT, **place)
-    sys.excepthook = excepthook  # torch has put its own there, by which the caller's later errors begin with "[rank0]:"
+    sys.excepthook = excepthook  # torch's own hook would prefix the caller's later errors with "[rank0]:"
 
 
 @contextlib.contextmanager
 def joined(outer: Outer, device: torch.device) -> Iterator[World]:
-    """This process as a worker of an outer launcher's job."""
+    """Join an outer launcher's job as a worker."""
     if outer.size > 1 and device.index is not None:
         raise ConfigError(f"--device {device} is one GPU, and {outer.size} processes train: name --device cuda for all")
     with _on(device, outer.local_rank) as device:
         if outer.size == 1:
             yield World(0, 1, device)
             return
-        if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun has a store already, and ends all if one fails
+        if "TORCHELASTIC_RUN_ID" in os.environ:  # torchrun has a store, and ends all processes if one fails
             _join(device, outer.rank, outer.size, init_method="env://")
         else:
             with interruptible():
@@ -199,8 +202,8 @@ def joined(outer: Outer, device: torch.device) -> Iterator[World]:
 
 
 def _meet(outer: Outer) -> TCPStore:
-    """A store in which all processes of the launcher have said that they are there. torch would wait for them for
-    hours, and hear no signal meanwhile. Raises LostWorkerError where one does not come."""
+    """Wait until all of the launcher's processes have joined a store, and return it. torch itself would wait for hours,
+    and ignore signals meanwhile. Raises LostWorkerError if a process does not join."""
     deadline, place = time.monotonic() + COMING, f"{outer.address}:{outer.port}"
     names, pause = [f"here {rank}" for rank in range(outer.size)], timedelta(seconds=3)
     how: dict[str, Any] = {
@@ -236,23 +239,23 @@ def _meet(outer: Outer) -> TCPStore:
 def started(
     size: int, device: torch.device, threads: int, follow: Callable[..., None], arguments: tuple[Any, ...]
 ) -> Iterator[World]:
-    """This process as the first of `size` workers; the others are started, and call `follow(world, *arguments)`.
+    """Make this process the first of `size` workers; start the others, which call `follow(world, *arguments)`.
 
-    They end with this block, however it ends, and with this process, even if it is killed. Raises ReposeError when
-    one of them dies; on GPUs, where that may not be noticed here for hours, this process then ends with the sentence.
+    They end with this context, however it ends, and with this process, even if it is killed. Raises ReposeError if a
+    worker dies. On GPUs, where this process might not notice that for hours, it instead exits with the message.
     """
     if size == 1:
         with num_threads(threads), _on(device, 0) as device:
             yield World(0, 1, device)
         return
-    has_another_group = dist.is_initialized()  # the caller's, with which none can be joined
+    has_another_group = dist.is_initialized()  # the caller's process group, besides which there can be no other
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
     with holding_back_signals(), _without_script(place):
         context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
-            context.join(timeout=0.05)  # raises if one has died
+            context.join(timeout=0.05)  # raises if a worker has died
         with _on(device, 0) as own:
             _join(own, 0, size, store=store)
             over = threading.Event()
@@ -274,7 +277,7 @@ def started(
         for process in context.processes:
             process.kill()
             process.join()
-        for file in context.error_files:  # torch leaves what a worker died of in the folder for temporary files
+        for file in context.error_files:  # torch leaves the errors of dead workers in the folder for temporary files
             Path(file).unlink(missing_ok=True)
         if not has_another_group:
             _leave_what_failed(device)
@@ -282,8 +285,8 @@ def started(
 
 @contextlib.contextmanager
 def _without_script(arguments: object) -> Iterator[None]:
-    """Processes started within do not run the program's script again, so that it needs no main guard; unless they need
-    what it defines."""
+    """Within this context, started processes do not import the program's main script again, so that it needs no main
+    guard; unless they need something that it defines."""
     script = sys.modules["__main__"]
     if b"__main__" in pickle.dumps(arguments):
         yield
@@ -299,7 +302,7 @@ def _without_script(arguments: object) -> Iterator[None]:
 
 
 def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
-    """The main function of a started worker, of rank index + 1."""
+    """Main function of a started worker with rank index + 1."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
     rank, size = index + 1, first.size
@@ -318,7 +321,7 @@ def _follow(index: int, first: World, threads: int, port: int, follow: Callable[
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended: one that was killed cannot tell its workers. For a thread."""
+    """Exit when the parent process has ended, because a killed parent cannot tell its workers. Runs in a thread."""
     parent = parent_process()
     assert parent is not None
     parent.join()
@@ -326,13 +329,13 @@ def _end_with_parent() -> None:
 
 
 def _waits_for_the_dead(device: torch.device) -> bool:
-    """Whether an exchange goes on waiting for a worker that has died, as NCCL's does; gloo's connection breaks."""
+    """Return whether an exchange keeps waiting for a dead worker, as NCCL does; with gloo, the connection breaks."""
     return device.type == "cuda"
 
 
 def _leave_what_failed(device: torch.device) -> None:
-    """Leave the group of workers after an error, where all of them have not left it together. NCCL may wait then for
-    those that have ended: not for long."""
+    """Leave the process group after an error, when the others have not left it. NCCL may then wait for workers that
+    have ended, so limit that time."""
     if not dist.is_initialized():
         return
     if not _waits_for_the_dead(device):
@@ -344,10 +347,10 @@ def _leave_what_failed(device: torch.device) -> None:
 
 
 def _end_with_workers(context: ProcessContext, store: TCPStore, over: threading.Event) -> None:
-    """For a thread: end this process when a worker has died, unless the block is over in time. An exception would not
-    do: this process waits for its GPU."""
+    """Exit when a worker has died, unless the context ends in time. Runs in a thread; an exception would not help,
+    because this process waits for its GPU."""
     while not over.wait(1.0):
-        if any(process.exitcode for process in context.processes):  # neither at work nor at its end
+        if any(process.exitcode for process in context.processes):  # a worker has failed
             if over.wait(_GRACE):
                 return
             print(f"repose: {_death(context, store)}", file=sys.stderr, flush=True)
@@ -357,7 +360,7 @@ def _end_with_workers(context: ProcessContext, store: TCPStore, over: threading.
 
 
 def _has_lost_a_worker(context: ProcessContext) -> bool:
-    """Whether a worker has died, for which it waits: the connection breaks before the exit code is there."""
+    """Return whether a worker has died. Waits for its exit code, which comes later than the broken connection."""
     deadline = time.monotonic() + 3.0
     try:
         while time.monotonic() < deadline:
@@ -368,7 +371,7 @@ def _has_lost_a_worker(context: ProcessContext) -> bool:
 
 
 def _death(context: ProcessContext, store: TCPStore) -> ReposeError:
-    """What to tell of a worker that has ended."""
+    """Return the error that describes a worker's death."""
     for process in context.processes:
         if process.exitcode is not None and process.exitcode < 0:
             return LostWorkerError(

@@ -1,4 +1,4 @@
-"""The exchange of gradients: how workers add theirs up, and which weights each of them steps."""
+"""Exchange of gradients: how workers sum them, and which weights each worker updates."""
 
 import os
 
@@ -9,24 +9,24 @@ from torch import Tensor
 from repose.training.distributed import World
 
 _BLOCK = 16
-"""Elements of the largest vector that a processor computes with."""
+"""Elements of the largest SIMD vector."""
 
 
 class AllReduce:
-    """The flat gradient of one worker, and that of all: one all-reduce of torch's process group, or nothing for one.
-    Each worker holds all of the weights and steps them.
+    """Sums the flat gradients of all workers by one all-reduce of torch's process group; does nothing for a single
+    worker. Each worker holds and updates all weights.
 
-    DistributedDataParallel would overlap it with the backward pass. But it lays its buckets out anew after the first
-    backward pass, and with them the order in which three workers or more sum: a resumed run would differ in its last
+    DistributedDataParallel would overlap this with the backward pass. But it rebuilds its buckets after the first
+    backward pass, which changes the order in which three or more workers sum, so a resumed run would differ in its last
     bits from an uninterrupted one.
     """
 
     local: Tensor
-    """What backward passes add to."""
+    """This worker's gradient, to which backward passes add."""
     gradient: Tensor
-    """The sum over workers, after `sum`; may be `local` itself."""
+    """After `sum`: the sum over workers; may be `local` itself."""
     mine = slice(None)
-    """The elements that this worker steps, and may read after `scale`."""
+    """The elements that this worker updates, and may read after `scale`."""
 
     def __init__(self, world: World, size: int) -> None:
         self._world, self._size = world, size
@@ -37,36 +37,36 @@ class AllReduce:
         self._world.add(self.gradient)
 
     def scale(self, factor: Tensor) -> None:
-        """Multiply the sum, by a number that is the same on all workers."""
+        """Multiply the sum by a number that is the same on all workers."""
         self.gradient *= factor
 
     def zeros(self) -> Tensor:
-        """A flat tensor of which each worker writes `mine`, and may read all after `settle`."""
+        """Return a flat tensor of zeros; each worker writes its part `mine`, and may read everything after `settle`."""
         return torch.zeros_like(self.local)
 
     def settle(self) -> None:
-        """Wait until all workers have written theirs."""
+        """Wait until all workers have written their parts."""
 
 
 class SharedMemory(AllReduce):
-    """Workers of one machine write their gradients to memory that all of them see, and each sums one slice and steps
-    its weights, which all of them see, too.
+    """Workers on one machine write their gradients to shared memory; each sums one slice and updates the slice's
+    weights, which are shared, too.
 
-    Faster than gloo's all-reduce, which sends everything through a socket. The memory has no name in a
-    file system: it needs no room in /dev/shm, which containers keep small, and is gone with its last process.
+    This is faster than gloo's all-reduce, which sends everything through a socket. The memory has no name in a file
+    system: it takes no space in /dev/shm, which is small in containers, and is freed with its last process.
     """
 
     def __init__(self, world: World, size: int) -> None:
         self._world, self._size = world, size
         self._slots = _shared(world, (world.size + 1) * size).view(world.size + 1, size)
-        blocks = -(-size // _BLOCK)  # whole vectors, so that an element's step does not depend on who takes it
+        blocks = -(-size // _BLOCK)  # whole vectors, so that rounding does not depend on the slices
         self.mine = slice(*(rank * blocks // world.size * _BLOCK for rank in (world.rank, world.rank + 1)))
         self.local, self.gradient = self._slots[world.rank], self._slots[world.size]
 
     def sum(self) -> None:
         """Sum the workers' gradients, in the order of their ranks.
 
-        No third barrier is needed: a worker touches `gradient` again when all have come to the next `sum`.
+        No third barrier is needed: no worker touches `gradient` again before all have reached the next `sum`.
         """
         dist.barrier()
         first, second, *others = (slot[self.mine] for slot in self._slots[:-1])
@@ -76,7 +76,7 @@ class SharedMemory(AllReduce):
         dist.barrier()
 
     def scale(self, factor: Tensor) -> None:
-        """Multiply the sum: each worker its slice, when all have read what they made the factor from."""
+        """Multiply the sum, each worker its own slice, once all have read the values that the factor depends on."""
         dist.barrier()
         self.gradient[self.mine] *= factor
 
@@ -88,14 +88,15 @@ class SharedMemory(AllReduce):
 
 
 def make_exchange(world: World, size: int) -> AllReduce:
-    """The fastest way for these workers to sum `size` elements."""
+    """Return the fastest exchange of `size` elements for these workers."""
     if world.size > 1 and world.local and world.device.type == "cpu" and hasattr(os, "memfd_create"):
         return SharedMemory(world, size)
     return AllReduce(world, size)
 
 
 def _shared(world: World, size: int) -> Tensor:
-    """Zeros that all workers of this machine share. The first one makes them; /proc leads the others there."""
+    """Return zeros in memory shared by all workers of this machine. The first one allocates it; the others open it by
+    /proc."""
     place: list[str | None] = [None]
     descriptor = None
     if world.rank == 0:

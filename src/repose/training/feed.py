@@ -1,4 +1,4 @@
-"""What each update computes on: this worker's share of each global batch, as tensors."""
+"""Input of each update: this worker's share of each global batch, as tensors."""
 
 import sys
 from collections import deque
@@ -19,31 +19,31 @@ from repose.training.loss import SPARE
 
 T = TypeVar("T")
 _AHEAD = 2
-"""Batches that a thread makes for a GPU before they are asked for."""
+"""Number of batches that a thread prepares in advance for a GPU."""
 
 
 class GlobalBatch(NamedTuple):
-    """What one update learns from: the examples of all workers, of which this worker has its share."""
+    """The batch of one update: the examples of all workers, of which this worker has a share."""
 
     micro_batches: tuple[Any, ...]
-    """This worker's share of it, as the task's tensors, in as many micro-batches as gradients are accumulated over;
-    None where one is empty."""
+    """This worker's share as the task's tensors, in as many micro-batches as gradients are accumulated over; None for
+    an empty one."""
     sentences: int
-    """Of the global batch."""
+    """Sentences of the global batch."""
     tokens: int
-    """Target tokens of the global batch, or what else the task's loss is a sum over."""
+    """Target tokens of the global batch, or whatever else the task's loss sums over."""
     last: bool
-    """Whether it ends the epoch."""
+    """True for the last batch of an epoch."""
 
 
 def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iterator[Tensor]:
-    """Arrays as tensors; to an accelerator in one copy, and to a GPU of CUDA without waiting."""
+    """Convert arrays to tensors on the device; to an accelerator in a single copy, with CUDA without waiting for it."""
     if device.type == "cpu":
         yield from map(torch.from_numpy, arrays)
         return
     arrays = list(arrays)
     flat = torch.from_numpy(np.concatenate([array.ravel() for array in arrays]))
-    if device.type == "cuda":  # others cannot pin memory
+    if device.type == "cuda":  # other devices cannot pin memory
         flat = flat.pin_memory()
     parts = flat.to(device, non_blocking=device.type == "cuda").split([array.size for array in arrays])
     for array, part in zip(arrays, parts, strict=True):
@@ -51,34 +51,34 @@ def to_device(arrays: Iterable[NDArray[np.int64]], device: torch.device) -> Iter
 
 
 def round_up_size(size: int, most: int = sys.maxsize, finest: int = 8) -> int:
-    """The size rounded up to one of few, the largest of which is `most` (at least `size`): multiples of `finest`, and
-    above eight times that, four for each doubling."""
+    """Round a size up to one of few sizes: multiples of `finest`; above eight times `finest`, four per doubling; at
+    most `most`, which is at least `size`."""
     step = max(finest, 1 << max(0, (size - 1).bit_length() - 3))
     return min(-(-size // step) * step, most)
 
 
 def pad_to(array: NDArray[np.int64], shape: tuple[int, ...], value: int = 0) -> NDArray[np.int64]:
-    """The array in a corner of one of that shape, the rest of which is `value`."""
+    """Pad an array to a shape with `value`, at the end of each axis."""
     whole = np.full(shape, value, dtype=np.int64)
     whole[tuple(map(slice, array.shape))] = array
     return whole
 
 
 def bucketed_targets(ids: NDArray[np.int64], labels: NDArray[np.int64], longest: int) -> list[NDArray[np.int64]]:
-    """What a decoder reads (B, T), 0 as padding, padded to one of few shapes no longer than `longest`; the labels (N,)
-    of its real tokens, with spare ones; and each label's position in the first, flattened."""
+    """Return, padded to one of few shapes: decoder input (B, T) with 0 as padding, no longer than `longest`; the labels
+    (N,) of its real tokens, followed by spare ones; and each label's index in the flattened decoder input."""
     whole = pad_to(ids, (round_up_size(len(ids), finest=1), round_up_size(ids.shape[1], longest)))
     room = (round_up_size(len(labels)),)
     return [whole, pad_to(labels, room, SPARE), pad_to(np.flatnonzero(whole), room)]
 
 
 def is_replayed(task: TrainingTask, device: torch.device) -> bool:
-    """Whether passes of that task are replayed there."""
+    """Return whether a task's passes are replayed as CUDA graphs on this device."""
     return device.type == "cuda" and task.allows_cuda_graphs
 
 
 def ahead(makers: Iterable[Callable[[], T]], initializer: Callable[[], object]) -> Iterator[T]:
-    """What each of the makers returns, in their order; a thread calls up to `_AHEAD` before they are asked for."""
+    """Yield each maker's result in order; a thread runs up to `_AHEAD` makers in advance."""
     with ThreadPoolExecutor(1, initializer=initializer) as thread:
         made: deque[Future[T]] = deque()
         for make in makers:
@@ -90,7 +90,7 @@ def ahead(makers: Iterable[Callable[[], T]], initializer: Callable[[], object]) 
 
 
 class Feed:
-    """The global batches of an epoch as one worker sees them."""
+    """Yields an epoch's global batches, with one worker's share of each."""
 
     def __init__(
         self,
@@ -101,12 +101,14 @@ class Feed:
         world: World,
         num_micro_batches: int,
     ) -> None:
-        """`sampler`: the examples as each epoch reads them. `num_micro_batches`: those that make up one update."""
+        """`sampler`: returns the examples as a given epoch reads them. `num_micro_batches`: micro-batches per
+        update."""
         self._task, self._sampler, self._batches = task, sampler, batches
         self._world, self._num_micro_batches = world, num_micro_batches
 
     def epoch(self, epoch: int, start: int) -> Iterator[GlobalBatch]:
-        """The global batches of one epoch, from batch `start` on; for a GPU, a thread makes them ahead of their use."""
+        """Yield the global batches of one epoch, from batch `start` on; for a GPU, a thread prepares them in
+        advance."""
         device, makers = self._world.device, self._makers(epoch, start)
         if device.type == "cuda":
             return ahead(makers, partial(torch.cuda.set_device, device))

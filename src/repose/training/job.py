@@ -1,4 +1,4 @@
-"""What a training is given, and how it ended."""
+"""The input of a training, the interface of a task, and the outcome."""
 
 import dataclasses
 from abc import ABC, abstractmethod
@@ -18,68 +18,70 @@ from repose.training.loss import TokenSums
 
 
 class Examples(Protocol):
-    """The examples of a prepared set by index: sentence pairs, blocks of a text, or trees."""
+    """The examples of a prepared set, by index: sentence pairs, blocks of text, or trees."""
 
     @property
     def tgt_lengths(self) -> NDArray[np.integer[Any]]:
-        """(N,): target tokens of each example, or what else the loss is a sum over, such as words."""
+        """(N,): target tokens of each example, or whatever else the loss sums over, such as words."""
 
     @property
     def src_lengths(self) -> NDArray[np.integer[Any]]:
-        """(N,): tokens that are read of each."""
+        """(N,): source tokens of each example."""
 
     def __len__(self) -> int:
         """Number of examples."""
 
 
 class TrainingTask(ABC):
-    """What is learnt, as far as the training loop needs to know. Stateless, and picklable by its class.
+    """What the training loop needs of a task. Stateless, and picklable by its class.
 
-    Models, examples and micro-batches are the task's own: the loop passes them on and looks into none of them.
+    The task defines models, examples and micro-batches; the loop only passes them on.
     """
 
     @abstractmethod
     def open(self, folder: Path) -> Examples:
-        """The examples of a prepared folder. Raises DataError."""
+        """Open the examples of a prepared folder. Raises DataError."""
 
     @abstractmethod
     def micro_batch(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """These examples as the tensors of one forward pass: with gradient accumulation, a share of a global batch."""
+        """Return the tensors of one forward pass over these examples; with gradient accumulation, a share of a global
+        batch."""
 
     allows_cuda_graphs = False
-    """Whether forward and backward passes may be recorded as CUDA graphs and replayed: the task then has a
-    `bucketed_micro_batch`, and `training_loss` depends on its tensors and shapes alone. A subclass with another
-    `micro_batch` or `training_loss` sets this to False, or has another `bucketed_micro_batch` too."""
+    """True if forward and backward passes may be recorded as CUDA graphs. The task then has a `bucketed_micro_batch`,
+    and `training_loss` depends only on its tensors and their shapes. A subclass that overrides `micro_batch` or
+    `training_loss` must set this to False or override `bucketed_micro_batch` as well."""
 
     def bucketed_micro_batch(self, examples: Any, indices: NDArray[np.int64], device: torch.device) -> Any:
-        """The same for `training_loss`, padded so that the tensors of all micro-batches come in few shapes
-        (`feed.round_up_size`); a named tuple of tensors and Nones (`replays`)."""
+        """Return a micro-batch for `training_loss`, padded so that there are only few shapes (`feed.round_up_size`), as
+        a named tuple of tensors and Nones (`replays`)."""
         raise NotImplementedError
 
     @abstractmethod
     def build(self, job: "TrainingJob") -> nn.Module:
-        """The model to begin with: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""
+        """Return the initial model: a new one, or that of `init_from`. Raises CheckpointError and ConfigError."""
 
     def sampler(self, examples: Any, job: "TrainingJob") -> Callable[[int], Examples]:  # noqa: ARG002
-        """The examples as each epoch reads them, by its number. Raises ConfigError."""
+        """Return a function from an epoch's number to the examples as that epoch reads them. Raises ConfigError."""
         return lambda _: examples
 
     def mixture(self, examples: Any, job: "TrainingJob") -> Callable[[int], NDArray[np.int64]] | None:  # noqa: ARG002
-        """The examples that each epoch reads, by its number, as indices; None where it is each of them once."""
+        """Return a function from an epoch's number to the indices that it reads; None if every epoch reads each example
+        once."""
         return None
 
     @abstractmethod
     def training_loss(self, model: Any, batch: Any, config: TrainingConfig) -> TokenSums:
-        """What is minimised, with its gradient, and the figures that are reported beside it: each the sum over the
-        micro-batch's tokens (or words), which the learner divides by those of the global batch."""
+        """Return the loss, with its gradient, and the figures reported with it, each summed over the micro-batch's
+        tokens (or words). The learner divides them by the tokens of the global batch."""
 
     @abstractmethod
     def token_losses(self, model: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        """For validation, of each token (or word), in order: its loss in nats without smoothing, and whether it is
-        predicted right."""
+        """For validation, return each token's (or word's) loss in nats, without smoothing, and whether it is predicted
+        correctly, in order."""
 
     def with_wrong_sources(self, batch: Any) -> Any:  # noqa: ARG002
-        """The batch with each example's source exchanged for another's; None where examples have no source."""
+        """Return the batch with each source replaced by another example's; None if examples have no sources."""
         return None
 
     @abstractmethod
@@ -89,7 +91,7 @@ class TrainingTask(ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """One training: task, architecture and recipe, the prepared data, and the name its numbers go by. Picklable."""
+    """One training: task, architecture, recipe, prepared data, and run id. Picklable."""
 
     task: TrainingTask
     architecture: Architecture
@@ -102,17 +104,18 @@ class TrainingJob:
     src_tokenizer: Path
     tgt_tokenizer: Path
     run_id: str
-    """Digest of what can move the numbers (`repose.config.run_id.run_id`); a checkpoint of another run is refused."""
+    """Digest of everything that can change results (`repose.config.run_id.run_id`); checkpoints of other runs are
+    refused."""
     data: DataRecord
-    """What the prepared data holds, for the records."""
+    """Sizes of the prepared data, for the records."""
     position_table: tuple[tuple[float, ...], ...] | None = None
-    """Rows of the small table that `positions = policy` begins with."""
+    """Rows of the small table that `positions = policy` starts from."""
     synthetic_tag: str | None = None
-    """What marks the sources that a model wrote."""
+    """The tag of machine-written sources."""
     card: str = ""
     """Text of the model card."""
     model_extra: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    """What else the model directory's config.json shall say."""
+    """Further fields of the model directory's config.json."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,7 @@ class Outcome:
     """How a training ended."""
 
     status: RunStatus
-    """DONE, or STOPPED: the same command resumes it."""
+    """DONE, or STOPPED, so that the same command resumes it."""
     reason: EndReason
     update: int
     """Optimizer steps taken."""

@@ -1,4 +1,4 @@
-"""What a training tells: metrics.jsonl for programs, train.log and the terminal for people, and TensorBoard."""
+"""Reports of a training: metrics.jsonl for programs, train.log and the terminal for people, and TensorBoard."""
 
 import contextlib
 import json
@@ -17,18 +17,18 @@ from repose.system.terminal import printable
 from repose.training.display import Display, Progress
 
 _SAMPLES_SECONDS = 60.0
-"""Between translations that are shown, however often a training validates."""
+"""Seconds between sample translations, however often a training validates."""
 
 
 class Journal:
-    """Writes the records of a training to metrics.jsonl, and the same as text to train.log and the display."""
+    """Writes a training's records to metrics.jsonl, and as text to train.log and the display."""
 
     def __init__(
         self, run: RunFolder, data: DataRecord, display: Display, written: tuple[int, int], *, tensorboard: bool
     ) -> None:
-        """Begin the files of a run, or continue them: of metrics.jsonl what was `written` counts, see `sync`.
+        """Begin a run's files, or continue them; metrics.jsonl counts up to `written` (see `sync`).
 
-        Raises CheckpointError where that is not there any more as it was.
+        Raises CheckpointError if that part of metrics.jsonl has changed.
         """
         self._run, self._display = run, display
         self._progress = Progress()
@@ -37,7 +37,7 @@ class Journal:
         self._board: Any = None
         if tensorboard:
             last = json.loads(content.splitlines()[-1]) if content else {}
-            step = last.get("update", -1) + 1  # what was told after that is written again
+            step = last.get("update", -1) + 1  # later events are written again
             self._board = board_class()(str(run.tensorboard), purge_step=step)
         self._crc32 = zlib.crc32(content)
         with writing(run.path):
@@ -49,7 +49,7 @@ class Journal:
             self._write_line(data.to_json())
 
     def record(self, record: Record) -> None:
-        """Add figures of the training."""
+        """Write a record of figures."""
         self._write_line(record)
         text = describe(record, self._progress)
         self._to_log(text)
@@ -63,29 +63,29 @@ class Journal:
         self._write_line(record.checked(self._crc32).to_json())
 
     def note(self, text: str) -> None:
-        """Say something that is no figure."""
+        """Write a message."""
         self._to_log(text)
         self._display.note(text)
 
     def advance(self, progress: Progress) -> None:
-        """Tell that an update is done. Cheap."""
+        """Show that an update is done; cheap."""
         self._progress = progress
         self._display.advance(progress)
 
     @property
     def wants_samples(self) -> bool:
-        """Whether none have been shown for a while."""
+        """True if it is time to show sample translations again."""
         return time.monotonic() - self._samples_at >= _SAMPLES_SECONDS
 
     def samples(self, texts: Sequence[Sequence[str]]) -> None:
-        """Show a few sentences, what the model makes of them, and what is right."""
+        """Show a few sources with the model's translations and the references."""
         for source, hypothesis, reference in texts:
             for label, text in (("source", source), ("model", hypothesis), ("reference", reference)):
                 self.note(f"    {label:>9}: {printable(text)}")
         self._samples_at = time.monotonic()
 
     def sync(self) -> tuple[int, int]:
-        """Have the records on disk; length and CRC-32 of metrics.jsonl."""
+        """Flush the records to disk; return the length and CRC-32 of metrics.jsonl."""
         with writing(self._run.metrics_file):
             self._metrics.flush()
             os.fsync(self._metrics.fileno())
@@ -115,7 +115,7 @@ class Journal:
 
 
 def board_class() -> Any:
-    """What writes for TensorBoard. Raises MissingExtraError."""
+    """Import and return TensorBoard's writer class. Raises MissingExtraError."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
@@ -126,7 +126,7 @@ def board_class() -> Any:
 
 @contextlib.contextmanager
 def logging_failures(run: RunFolder) -> Iterator[None]:
-    """Within, train.log keeps the error that ends a training."""
+    """Within this context, an error that ends the training is written to train.log."""
     try:
         yield
     except BaseException as error:
@@ -136,7 +136,7 @@ def logging_failures(run: RunFolder) -> Iterator[None]:
 
 
 def read_whole(run: RunFolder, length: int, crc32: int) -> bytes:
-    """The records that a checkpoint counts on. Raises CheckpointError where they are missing or changed."""
+    """Read the records that belong to a checkpoint. Raises CheckpointError if they are missing or have changed."""
     try:
         with run.metrics_file.open("rb") as file:
             content = file.read(length)
@@ -148,7 +148,7 @@ def read_whole(run: RunFolder, length: int, crc32: int) -> bytes:
 
 
 def describe(record: Record, progress: Progress) -> str:
-    """A record as a line of text, with how far the training is: what one watches, the rest is in metrics.jsonl."""
+    """Return a record as a line of text, with the progress. It has only the figures that people watch."""
     what = _KINDS[record["kind"]]
     shown = [f"{label} {record[name]:{form}}" for name, label, form in _SHOWN if name in record]
     wall: Mapping[str, float] = record.get("wall", {})

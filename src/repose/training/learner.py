@@ -1,4 +1,4 @@
-"""A model that learns: the gradient of a global batch, clipping, and Adam's step."""
+"""One worker's model: gradient of a global batch, clipping, and Adam's step."""
 
 import hashlib
 from contextlib import nullcontext
@@ -21,42 +21,43 @@ from repose.training.job import TrainingTask
 from repose.training.replays import Replays
 
 _ALIGNMENT = 16
-"""Each parameter begins at a multiple of this many elements: matrix products like whole cache lines."""
+"""Each parameter starts at a multiple of this many elements, because matrix products are faster on whole cache
+lines."""
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int, rank: int) -> int:
-    """The random seed of one forward pass: 63 bits of BLAKE2b of the four numbers.
+    """Return the random seed of one forward pass: 63 bits of BLAKE2b of the four numbers.
 
-    So no random state needs to be saved: an update's masks depend on where it stands, not on what ran before it.
+    No random state needs to be saved, because an update's dropout masks depend only on its number.
     """
     digest = hashlib.blake2b(f"repose dropout 1/{seed}/{update}/{micro_batch}/{rank}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 class FlatParameters:
-    """Names, shapes and places of a model's parameters in a flat tensor; tied ones once. Gaps are and stay zero."""
+    """Names, shapes and offsets of a model's parameters in a flat tensor; tied ones once. Gaps stay zero."""
 
     def __init__(self, model: nn.Module) -> None:
         self._parameters = dict(model.named_parameters())
         self._starts: dict[str, int] = {}
         self.size = 0
-        """Elements of a flat tensor."""
+        """Number of elements of a flat tensor."""
         for name, parameter in self._parameters.items():
             assert parameter.dtype == torch.float32
             self._starts[name] = self.size
             self.size += -(-parameter.numel() // _ALIGNMENT) * _ALIGNMENT
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Each parameter's part of a flat tensor, in its shape, by name."""
+        """Return each parameter's part of a flat tensor, in its shape, by name."""
         return {
             name: flat[start : start + self._parameters[name].numel()].view_as(self._parameters[name])
             for name, start in self._starts.items()
         }
 
     def use(self, weights: Tensor, gradient: Tensor) -> None:
-        """Move the model's parameters to a flat tensor and their gradients to another, of which they become views.
+        """Make the model's parameters and gradients views of two flat tensors.
 
-        Backward passes add to `gradient`, which is to be zeroed instead of being set to None.
+        Backward passes add to `gradient`, which must be zeroed instead of being set to None.
         """
         self._gradients = list(self.views(gradient).values())
         for (name, view), gradient_of in zip(self.views(weights).items(), self._gradients, strict=True):
@@ -64,28 +65,28 @@ class FlatParameters:
             self._parameters[name].grad = gradient_of
 
     def narrow(self, flat: Tensor) -> dict[Tensor, Tensor]:
-        """Each parameter's part of a flat tensor, by parameter."""
+        """Return each parameter's part of a flat tensor, by parameter."""
         return {self._parameters[name]: view for name, view in self.views(flat).items()}
 
     def backward(self, loss: Float[Tensor, ""], beside: Beside | None) -> None:
-        """Add the gradient of `loss` to the flat one; where some were computed `beside`, the others at once, not one
-        after the other."""
+        """Add the gradient of `loss` to the flat gradient. If some gradients were computed `beside`, add the others at
+        once instead of one by one."""
         if beside is None:
             loss.backward()
             return
         gradients = torch.autograd.grad(loss, list(self._parameters.values()), allow_unused=True)
-        beside.join()  # a parameter may have both: a table that is also normalised, or the output's
+        beside.join()  # a parameter may have both kinds: a table that is also normalised, or tied to the output
         added = [(to, x) for to, x in zip(self._gradients, gradients, strict=True) if x is not None]
-        for contiguous in (True, False):  # torch adds one by one where memory is laid out in another way
+        for contiguous in (True, False):  # torch adds tensors with another memory layout one by one
             if chosen := [(to, x) for to, x in added if x.is_contiguous() == contiguous]:
                 torch._foreach_add_(*map(list, zip(*chosen, strict=True)))
 
 
 class Learner:
-    """One worker's model with its flat weights, gradient and Adam (Kingma and Ba 2015)."""
+    """One worker's model, with flat weights, gradient, and Adam (Kingma and Ba 2015)."""
 
     def __init__(self, task: TrainingTask, model: nn.Module, config: TrainingConfig, world: World) -> None:
-        """Takes the model over: its parameters become views of one flat tensor."""
+        """Take over the model: its parameters become views of one flat tensor."""
         self.model: Any = model.to(world.device).train()
         self.config, self.world, self.task = config, world, task
         self._flat = FlatParameters(model)
@@ -97,7 +98,7 @@ class Learner:
         self._running = [m for m in model.modules() if isinstance(m, TokenNorm) and m.is_running]
         self._replays = Replays() if is_replayed(task, world.device) else None
         self._narrow: Tensor | None = None
-        """On a GPU, the weights in bf16, where products are."""
+        """On a GPU, a bf16 copy of the weights, if products are in bf16."""
         self._beside: Beside | None = None
         if world.device.type == "cuda":
             if config.precision == "bf16":
@@ -107,19 +108,20 @@ class Learner:
         self.norm = torch.zeros((), device=world.device)
         """Norm of the last gradient, before clipping."""
         self.sums = torch.zeros(5, dtype=torch.float64, device=world.device)
-        """Sums over this worker's tokens: loss, nll, correct; and loss and nll with a batch's mean · its sentences."""
+        """Sums over this worker's tokens: loss, nll, correct; then sums of batches' mean loss and nll times
+        sentences."""
 
     def set_steps(self, update: int) -> None:
-        """Tell Adam how many steps were taken before, when all workers have loaded `tensors`."""
+        """Set Adam's number of earlier steps, after all workers have loaded `tensors`."""
         self._steps.fill_(float(update))
         self._exchange.settle()
 
     def backward(self, batch: GlobalBatch, update: int) -> None:
-        """The gradient of the mean loss per target token of a global batch, summed over workers and clipped. `update`:
-        the updates before this one.
+        """Compute the gradient of a global batch's mean loss per target token, summed over workers and clipped.
+        `update`: number of updates before this one.
 
-        The loss is divided by the target tokens of the whole global batch, on every worker and in every micro-batch, so
-        that neither their number nor the accumulation changes the gradient.
+        Every worker and micro-batch divides its loss by the target tokens of the whole global batch, so that the
+        gradient depends neither on the number of workers nor on accumulation.
         """
         config = self.config
         self._exchange.local.zero_()
@@ -140,14 +142,14 @@ class Learner:
             self._exchange.scale((config.clip_norm / (self.norm + 1e-6)).clamp(max=1.0))
 
     def _seed(self, seed: int) -> None:
-        """Of this device's random numbers alone: `torch.manual_seed` is of every GPU's."""
+        """Seed this device's random numbers only; `torch.manual_seed` would seed every GPU's."""
         if self.world.device.type == "cuda":
             torch.cuda.manual_seed(seed)
         else:
             torch.default_generator.manual_seed(seed)
 
     def _forward_and_backward(self, micro_batch: Any, num_tokens: Int[Tensor, ""]) -> Float[Tensor, "3"]:
-        """Add the gradient of a micro-batch's loss over `num_tokens` to the others; returns loss, nll and correct."""
+        """Add the gradient of a micro-batch's loss, divided by `num_tokens`; return loss, nll and correct."""
         config, kind = self.config, self.world.device.type
         if self._narrow is not None:
             self._narrow.copy_(self._weights)
@@ -158,9 +160,9 @@ class Learner:
         return torch.stack([sums.loss.detach(), sums.nll, sums.correct])
 
     def step(self, learning_rate: float) -> None:
-        """Adam's step along the last gradient, and the update's tokens in running statistics.
+        """Take Adam's step along the last gradient, and add the update's tokens to running statistics.
 
-        By torch's function: its classes for optimizers import the compiler, which takes a second of every start.
+        Uses torch's function, because torch's optimizer classes import the compiler, which takes a second.
         """
         config, mine = self.config, self._exchange.mine
         (adam if config.weight_decay_kind == "l2" else adamw)(
@@ -184,14 +186,14 @@ class Learner:
             norm.fold(self.world.add)
 
     def model_tensors(self) -> dict[str, Tensor]:
-        """The model's parameters, tied ones once, and the buffers that a model file keeps, by a checkpoint's names."""
+        """Return the model's parameters (tied ones once) and persistent buffers, by their names in checkpoints."""
         parameters = self._flat.views(self._weights)
         all_names = {name for name, _ in self.model.named_parameters(remove_duplicate=False)}
         buffers = {name: tensor for name, tensor in self.model.state_dict().items() if name not in all_names}
         return {f"model.{name}": tensor for name, tensor in {**parameters, **buffers}.items()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that a checkpoint holds: those, and Adam's moments of each parameter."""
+        """Return everything that a checkpoint holds: `model_tensors`, and Adam's moments of each parameter."""
         tensors = self.model_tensors()
         for moment, flat in self._moments.items():
             tensors |= {f"adam.{moment}.{name}": view for name, view in self._flat.views(flat).items()}

@@ -1,4 +1,5 @@
-"""The training loop: plain PyTorch, one optimizer step per global batch, the same numbers however it is shared out."""
+"""The training loop: plain PyTorch, one optimizer step per global batch, with the same results for any way of
+sharing."""
 
 import math
 import time
@@ -22,25 +23,25 @@ from repose.training.schedule import make_schedule
 from repose.training.validation import validate
 
 RECORD_EVERY = 50
-"""Updates between lines about the training in metrics.jsonl."""
-_EARLY_EPOCHS = 5  # after which a model should have begun to read its source
-_CLOCK_KNOWN = 20  # updates after which it is known about how many the clock allows
-_KERAS_BATCH = 64  # sentences; what tf_loss_keras means where batches are not counted in sentences
+"""Updates between training records in metrics.jsonl."""
+_EARLY_EPOCHS = 5  # after these, a model should have begun to read its source
+_CLOCK_KNOWN = 20  # after these, the number of updates within a time limit can be estimated
+_KERAS_BATCH = 64  # sentences per batch for tf_loss_keras, if batches are not counted in sentences
 
 Evaluate = Callable[[Any, TrainingJob], Mapping[str, float]]
-"""Further figures of the validation set, such as BLEU, by name. Called on the first worker alone."""
+"""Computes further validation figures, such as BLEU, by name. Called on the first worker only."""
 Samples = Callable[[Any, TrainingJob], Sequence[Sequence[str]]]
-"""A few sentences to look at: source, what the model makes of it, and the reference. On the first worker alone."""
+"""Returns a few sample sentences: source, translation and reference. Called on the first worker only."""
 
 _Found = TypeVar("_Found")
 
 
 class DivergenceError(ReposeError):
-    """The loss, in training or validation, or the gradient is no longer a finite number."""
+    """The gradient, or the loss in training or validation, is not finite."""
 
 
 class Trainer:
-    """One worker of a training, from where its state stands to its end."""
+    """One worker of a training, from its current state to the end."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Trainer:
         evaluate: Evaluate | None,
         samples: Samples | None,
     ) -> None:
-        """`writer`, `evaluate` and `samples` are the first worker's. `stop_after` counts from the present update;
+        """`writer`, `evaluate` and `samples`: on the first worker only. `stop_after` counts from the current update,
         `until_epoch` from the beginning."""
         self.job, self.config, self.world = job, job.training, learner.world
         self.learner, self.state, self.signals = learner, state, signals
@@ -72,20 +73,20 @@ class Trainer:
         self.schedule = make_schedule(c, d_token=job.architecture.d_token, total_updates=self.total)
         self.stop_at = None if stop_after is None else state.update + stop_after
         self.until_epoch = until_epoch
-        # Reading a figure off a GPU makes it wait: there, it waits once for several updates.
+        # Reading a figure makes the CPU wait for the GPU, so on a GPU this is done only once for several updates.
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
         self.end = math.inf
-        """Updates after which the training is expected to end."""
+        """The update at which the training is expected to end."""
         self.start: tuple[int, float] | None = (0, 0.0) if state.update else None
-        """Updates, and the seconds that they took, from which on the speed is measured: after the first one of a new
-        training, which takes longer than others."""
+        """The update, and its time in seconds, from which the speed is measured: after a new training's first update,
+        which takes longer than others."""
         self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
         self.window = (time.monotonic(), state.tokens)
 
     def run(self) -> Outcome:
-        """Train until a limit is reached or a stop is asked for."""
+        """Train until a limit is reached or a stop is requested."""
         state = self.state
         self._note(self.config.warmup_warning(self.total))
         batches = self.feed.epoch(state.epoch, state.batch)
@@ -104,8 +105,8 @@ class Trainer:
                     batches = self.feed.epoch(state.epoch, 0)
 
     def _limit(self) -> EndReason | None:
-        """Which limit of the training is reached, if any. The clock leaves it one update, so that there is something to
-        record."""
+        """Return which limit of the training is reached, if any. A time limit allows at least one update, so that there
+        is something to record."""
         c, s = self.config, self.state
         if c.patience is not None and s.patience.drops:
             return EndReason.PATIENCE
@@ -116,7 +117,7 @@ class Trainer:
         return EndReason.HOURS if self.out_of_time and s.update else None
 
     def _stop(self) -> EndReason | None:
-        """What asks for stopping before the end, if anything; the same on all workers."""
+        """Return why the training should stop before its end, if it should; the same on all workers."""
         if self.stop_at is not None and self.state.update >= self.stop_at:
             return EndReason.STOP_AFTER
         if self.until_epoch is not None and self.state.epoch >= self.until_epoch:
@@ -129,15 +130,15 @@ class Trainer:
         return self.state.batch == 0 if every is None else self.state.update % every == 0
 
     def _translation_is_due(self) -> bool:
-        """Whether so many epochs have ended since the last validation that translated: validations may come at
-        other times than the ends of epochs."""
+        """Return whether enough epochs have ended since the last validation with translations; validations need not be
+        at the ends of epochs."""
         every, state = self.config.bleu_every_epochs, self.state
         if self.config.best_by == "chrf":
             return True
         return every is not None and state.epoch // every > state.translated // every
 
     def _update(self, batch: GlobalBatch) -> None:
-        """One optimizer step, and what is due after it."""
+        """Take one optimizer step, and do what is due after it."""
         state = self.state
         rate = self.schedule(state.update, state.plateau.drops, end=self.end)
         self.learner.backward(batch, state.update)
@@ -146,7 +147,7 @@ class Trainer:
         is_recorded = (state.update + 1) % RECORD_EVERY == 0
         synchronises = (state.update + 1) % self.synchronise_every == 0 or is_recorded or batch.last
         if synchronises:
-            self._synchronise()  # before the step: one along a gradient that is no number is never saved
+            self._synchronise()  # before the step, so that a step along a non-finite gradient is never saved
         self.learner.step(rate)
         state.update += 1
         state.batch = 0 if batch.last else state.batch + 1
@@ -170,10 +171,10 @@ class Trainer:
                 self.writer.save()
 
     def _synchronise(self) -> None:
-        """Add up all workers' figures since the last time, and learn of signals and of the clock: in one tensor, since
-        each exchange takes its time.
+        """Sum all workers' figures since the last call, and share signals and the time, in a single tensor because each
+        exchange takes time.
 
-        Raises DivergenceError where the loss or the gradient is no finite number.
+        Raises DivergenceError if the loss or the gradient is not finite.
         """
         state, learner, hours = self.state, self.learner, self.config.max_hours
         is_late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
@@ -196,24 +197,24 @@ class Trainer:
         self.out_of_time = late > 0
 
     def _updates_left(self) -> float:
-        """Updates until a limit ends the training, at its speed so far; infinite where nothing says."""
+        """Estimate the updates until a limit ends the training, at its speed so far; infinite if unknown."""
         left, hours = math.inf if self.total is None else self.total - self.state.update, self.config.max_hours
         if self.writer is not None and hours is not None and (pace := self._pace()) is not None:
             left = min(left, max(0.0, 3600 * hours - self.writer.seconds) * pace)
         return left
 
     def _pace(self) -> float | None:
-        """Updates per second so far; None where nothing says."""
+        """Return the updates per second so far; None if unknown."""
         assert self.writer is not None
         update, seconds = self.state.update, self.writer.seconds
         if self.start is None and update:
             self.start = (update, seconds)
         if self.start is None or update <= self.start[0] or seconds <= self.start[1]:
-            return None  # a coarse clock may stand still for an update
+            return None  # a coarse clock may show the same time after an update
         return (update - self.start[0]) / (seconds - self.start[1])
 
     def _progress(self) -> Progress:
-        """How far the training is, and how long it may take at its speed so far."""
+        """Return how far the training is, and how long it may still take at its speed so far."""
         update, hours = self.state.update, self.config.max_hours
         assert self.writer is not None
         left = math.inf if hours is None else max(0.0, 3600 * hours - self.writer.seconds)
@@ -228,18 +229,18 @@ class Trainer:
         return DivergenceError(why)
 
     def _ignored_source(self, ended: EndReason | None = None) -> str | None:
-        """What is to be said where the last validation found that the model ignores its source."""
+        """Return the warning if the last validation found that the model ignores its source."""
         state, in_warmup = self.state, self.state.update < self.schedule.warmup_until(self.end)
         gain = state.validation.get("source_gain")
         return advice.ignores_source(gain, self.job.architecture, self.config, in_warmup=in_warmup, ended=ended)
 
     def _note(self, sentence: str | None) -> None:
-        """Have the first worker say it, if there is anything to say."""
+        """Write a message, if there is one, on the first worker."""
         if self.writer is not None and sentence is not None:
             self.writer.journal.note(sentence)
 
     def _record(self, kind: str, figures: Mapping[str, float], *, speed: float | None = None) -> None:
-        """Write a record; what depends on the clock stands apart, so that the rest of two files can be compared."""
+        """Write a record. Values that depend on time are kept apart, so that the rest of two files can be compared."""
         if self.writer is None:
             return
         wall = {"seconds": round(self.writer.seconds, 3)}
@@ -249,7 +250,7 @@ class Trainer:
         self.writer.journal.record({**place, **figures, "wall": wall})
 
     def _epoch(self) -> int:
-        """That of the last update, from 1."""
+        """Epoch of the last update, from 1."""
         return self.state.epoch + (self.state.batch > 0)
 
     def _training_figures(self, sums: Sums, rate: float) -> dict[str, float]:
@@ -257,14 +258,14 @@ class Trainer:
         return {**sums.means(), **more}
 
     def _speed(self) -> float:
-        """Target tokens per second of training since it was last asked."""
+        """Return the target tokens per second of training since the last call."""
         (then, tokens), self.window = self.window, (time.monotonic(), self.state.tokens)
         return (self.state.tokens - tokens) / (self.window[0] - then)
 
     def _validate(self) -> None:
-        """Measure the present weights, and update what the model is made of.
+        """Validate the current weights, and update which weights make up the model.
 
-        Raises DivergenceError before anything is changed where their loss is no finite number.
+        Raises DivergenceError, before anything is changed, if the loss is not finite.
         """
         state, c = self.state, self.config
         self._synchronise_rest()
@@ -277,7 +278,7 @@ class Trainer:
         if self._translation_is_due():
             state.translated = state.epoch
             figures = {**figures, **self._translate()}
-        # What a model is chosen by: the lower the better.
+        # The cost that models are chosen by; lower is better.
         cost = loss if c.best_by == "loss" else -self.world.of_first(figures.get("chrf", 0.0))
         if c.patience is not None:
             state.patience = state.patience.after(cost, patience=c.patience)
@@ -295,26 +296,26 @@ class Trainer:
                 self.writer.save_snapshot()
                 self.writer.write_model(is_measured=len(state.snapshots) == 1)
             self.writer.save()
-        # The first put others in the place of the weights, which all may share, while it wrote the model: wait for it.
+        # To write the model, the first worker temporarily replaced the weights, which workers may share: wait for it.
         self.world.barrier()
         before, tokens = self.window
         self.window = (before + time.monotonic() - began, tokens)
 
     def _figures(self, world: World) -> dict[str, float]:
-        """Of the present weights on the validation set."""
+        """Return the current weights' figures on the validation set."""
         c, learner = self.config, self.learner
         keras_batch = c.batch_size if c.batching == "sentences" else _KERAS_BATCH
         return validate(learner.model, learner.task, self.valid_data, world=world).figures(keras_batch)
 
     def _measure_average(self) -> None:
-        """Validate the mean of several validations' weights, which nobody has done yet. With keep = "best", the best
-        alone is the model where it is better than the mean, as it can be after a few epochs."""
+        """Validate the mean of several validations' weights, which has not been validated yet. With keep = "best", the
+        single best weights become the model if they are better than the mean, as can happen after few epochs."""
         state, writer = self.state, self.writer
         if writer is None or len(state.snapshots) < 2:
             state.validation = state.of_model or state.validation
             return
         figures, cost = self._figures_of_model(writer)
-        if self.config.keep == "best" and not cost <= state.snapshots[0][1]:  # NaN is no better, either
+        if self.config.keep == "best" and not cost <= state.snapshots[0][1]:  # also true for NaN
             del state.snapshots[1:]
             figures, _ = self._figures_of_model(writer)
             writer.journal.note("the best validation's weights beat the mean of several and are kept")
@@ -323,8 +324,8 @@ class Trainer:
         writer.write_model()
 
     def _figures_of_model(self, writer: CheckpointWriter) -> tuple[dict[str, float], float]:
-        """Of the weights that the model is made of, on the validation set, and what models are chosen by: the lower the
-        better. On the first worker alone; the others are done."""
+        """Return the model's figures on the validation set, and the cost that models are chosen by (lower is better).
+        Runs on the first worker only, when the others are done."""
         with writer.weights_of_model():
             figures = self._figures(World(0, 1, self.world.device))
             if self.config.best_by == "loss":
@@ -333,16 +334,16 @@ class Trainer:
         return figures, -figures.get("chrf", 0.0)
 
     def _translate(self) -> Mapping[str, float]:
-        """Figures of translations of the validation set; the first worker has them, alone."""
+        """Return figures on translations of the validation set; only the first worker has them."""
         return {} if self.evaluate is None else self._in_evaluation(self.evaluate)
 
     def _show_samples(self) -> None:
-        """Let whoever watches see what the model makes of a few sentences."""
+        """Show sample translations."""
         if self.writer is not None and self.samples is not None and self.writer.journal.wants_samples:
             self.writer.journal.samples(self._in_evaluation(self.samples))
 
     def _in_evaluation(self, of: Callable[[Any, TrainingJob], _Found]) -> _Found:
-        """What a function makes of the model in evaluation mode."""
+        """Call a function with the model in evaluation mode."""
         self.learner.model.eval()
         with torch.no_grad():
             found = of(self.learner.model, self.job)
@@ -350,14 +351,14 @@ class Trainer:
         return found
 
     def _synchronise_rest(self) -> None:
-        """Before a checkpoint no figures may be pending: they would be lost, or be no number."""
+        """Sum pending figures before a checkpoint; they would be lost, and might not be finite."""
         if self.pending.tokens:
             self._synchronise()
 
     def _stopped(self, reason: EndReason) -> Outcome:
         self._synchronise_rest()
         if self.writer is not None:
-            self.writer.save()  # before the last record, so that a resumed run writes over that
+            self.writer.save()  # before the last record, so that a resumed run overwrites that record
         return self._ended(RunStatus.STOPPED, reason, ": the same command resumes the run")
 
     def _done(self, reason: EndReason) -> Outcome:

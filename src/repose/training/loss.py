@@ -1,9 +1,9 @@
-"""Masked cross-entropy in nats, computed in chunks of rows so that no tensor of all logits ever exists.
+"""Masked cross-entropy in nats, computed in chunks of rows, so that the tensor of all logits never exists.
 
-The decoder's output at the real target tokens comes as packed rows (N, D); padding has no row and so no part in the
-loss. The logits of the reinforced model are more than a third of its operations and by far its largest tensor, so each
-chunk's logits are turned into probabilities, into the loss and into the gradients of the hidden rows, the projection
-and its bias while they are in the processor's cache.
+The decoder's output at the real target tokens comes as packed rows (N, D); padding has no row, and so does not affect
+the loss. Logits are more than a third of the reinforced model's operations, and by far its largest tensor. So each
+chunk's logits are turned into probabilities, into the loss, and into the gradients of the hidden rows, the projection
+and its bias, while they are in the processor's cache.
 """
 
 from collections.abc import Iterator
@@ -18,28 +18,29 @@ from repose.model.kernels.linear import matmul_nt
 from repose.model.kernels.packing import ROWS
 
 CPU_LOGITS = 1 << 21
-"""Most logits of a chunk on a CPU: 8 MiB of fp32, which stays in the cache (64 to 256 rows measure alike)."""
+"""Maximum logits per chunk on a CPU: 8 MiB in fp32, which stays in the cache (64 to 256 rows are equally fast)."""
 CPU_NARROW_LOGITS = 1 << 23
-"""The same in bf16: 16 MiB, since few large products are faster and only blocks need to stay in the cache."""
+"""Maximum logits per chunk in bf16: 16 MiB; fewer, larger products are faster, and only blocks must stay in the
+cache."""
 CPU_BLOCK = 1 << 18
-"""Most logits of a chunk that are converted at a time on a CPU: 1 MiB of fp32, which stays in a core's own cache."""
+"""Maximum logits converted at a time on a CPU: 1 MiB in fp32, which stays in a core's own cache."""
 ACCELERATOR_LOGITS = 1 << 26
-"""Most logits at a time elsewhere: few large products, 256 MiB of fp32."""
+"""Maximum logits per chunk on an accelerator: few large products, 256 MiB in fp32."""
 
 
 SPARE = -1
-"""The label of a row that is none."""
+"""Label of rows that are only padding."""
 
 
 class TokenSums(NamedTuple):
     """Sums over the target tokens of a batch, as scalar tensors."""
 
     loss: Tensor
-    """What is minimised: the label-smoothed cross-entropy, in nats."""
+    """The label-smoothed cross-entropy, in nats, which is minimised."""
     nll: Tensor
     """The cross-entropy without smoothing, in nats; no gradient."""
     correct: Tensor
-    """Tokens whose label is the single most probable token (a tie is a miss); no gradient."""
+    """Number of tokens whose label is the single most probable token (ties do not count); no gradient."""
 
 
 def cross_entropy(
@@ -50,12 +51,12 @@ def cross_entropy(
     *,
     label_smoothing: float = 0.0,
 ) -> TokenSums:
-    """Sums over tokens of the loss of softmax(hidden weightᵀ + bias) against `labels`.
+    """Return sums over tokens of the loss of softmax(hidden weightᵀ + bias) against `labels`.
 
-    With smoothing e the loss of a token is -(1 - e) log p(label) - e / V · Σ_v log p(v) (Szegedy et al. 2016,
+    With smoothing e, a token's loss is -(1 - e) log p(label) - e / V · Σ_v log p(v) (Szegedy et al. 2016,
     section 7; Vaswani et al. 2017, section 5.4), torch's own `label_smoothing`. Under autocast the matrix products
-    are computed in its dtype and everything else in fp32. The gradient is computed along with the loss, so a backward
-    pass costs two multiplications by a scalar. Rows whose label is `SPARE` have no part in anything.
+    are computed in its dtype and everything else in fp32. The gradient is computed together with the loss, so a
+    backward pass costs two multiplications by a scalar. Rows with the label `SPARE` are ignored.
     """
     loss, nll, correct = _CrossEntropy.apply(hidden, weight, bias, labels, label_smoothing)  # type: ignore[no-untyped-call]
     return TokenSums(loss, nll, correct)
@@ -68,7 +69,7 @@ def token_losses(
     bias: Float[Tensor, "V"] | None,
     labels: Int[Tensor, "N"],
 ) -> tuple[Float[Tensor, "N"], Bool[Tensor, "N"]]:
-    """Each token's negative log-likelihood in nats, and whether its label is the single most probable token."""
+    """Return each token's negative log-likelihood in nats, and whether its label is the single most probable token."""
     losses = torch.cat([hidden.new_zeros(0, 3), *(chunk.losses for chunk in _chunks(hidden, weight, bias, labels))])
     return losses[:, 1], losses[:, 2] > 0
 
@@ -76,19 +77,19 @@ def token_losses(
 class _Chunk(NamedTuple):
     rows: slice
     hidden: Tensor
-    """These rows, and zeros."""
+    """The chunk's rows, then rows of zeros."""
     error: Tensor
-    """The gradient of the loss with respect to the logits, (as many, V), in their dtype; zeros in the rows of zeros."""
+    """Gradient of the loss with respect to the logits, (rows of `hidden`, V), in their dtype; zero in rows of zeros."""
     losses: Tensor
     """(rows, 3): each row's loss, nll, and whether its label is the single most probable token (1 or 0)."""
     grad_bias: Tensor
-    """Sum of the errors' rows before they are rounded, (V,)."""
+    """Sum of the rows of `error` before rounding, (V,)."""
 
 
 def _chunks(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, label_smoothing: float = 0.0
 ) -> Iterator[_Chunk]:
-    """Each chunk of rows with its losses. A chunk has a multiple of `ROWS` rows, the last ones zero."""
+    """Yield chunks of rows with their losses. A chunk has a multiple of `ROWS` rows, filled up with zeros."""
     num_rows = len(labels)
     step = rows_at_a_time(num_rows, len(weight), hidden)
     for start in range(0, num_rows, step):
@@ -105,7 +106,7 @@ def _chunks(
 
 
 def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smoothing: float) -> Float[Tensor, "R 3"]:
-    """Loss, nll and hit of each row; `logits` become the gradients of these losses."""
+    """Return each row's loss, nll and hit; overwrite `logits` with the gradients of these losses."""
     of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
     mean = logits.mean(1, keepdim=True) if label_smoothing else None
     torch.softmax(logits, 1, out=logits)
@@ -123,16 +124,16 @@ def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smo
 
 
 def in_blocks(logits: Float[Tensor, "*A R V"]) -> Iterator[tuple[slice, Float[Tensor, "*A r V"]]]:
-    """A chunk's logits in fp32 at least: what is done to them in place is done to `logits`.
+    """Yield a chunk's logits in at least fp32; in-place changes to them are copied back to `logits`.
 
-    Narrower ones come a few rows at a time on a CPU, so that their wide copies stay in a core's own cache.
+    On a CPU, narrower logits come a few rows at a time, so that their fp32 copies stay in a core's own cache.
     """
     rows, wide = logits.shape[-2], torch.promote_types(logits.dtype, torch.float32)
     if wide == logits.dtype:
         yield slice(0, rows), logits
         return
     step = max(CPU_BLOCK * rows // logits.numel(), 1) if logits.device.type == "cpu" else rows
-    copies = logits.new_empty((*logits.shape[:-2], min(step, rows), logits.shape[-1]), dtype=wide)  # one after another
+    copies = logits.new_empty((*logits.shape[:-2], min(step, rows), logits.shape[-1]), dtype=wide)  # reused
     for start in range(0, rows, step):
         block = slice(start, start + step)
         narrow = logits[..., block, :]
@@ -142,7 +143,7 @@ def in_blocks(logits: Float[Tensor, "*A R V"]) -> Iterator[tuple[slice, Float[Te
 
 
 def rows_at_a_time(num_rows: int, num_classes: int, hidden: Tensor) -> int:
-    """Rows of a chunk: a multiple of `ROWS`, at least 1. `hidden` is where and in which dtype they are."""
+    """Return the rows per chunk: a multiple of `ROWS`, at least one. `hidden` tells device and dtype."""
     limit = ACCELERATOR_LOGITS
     if hidden.device.type == "cpu":
         limit = CPU_NARROW_LOGITS if hidden.element_size() < 4 else CPU_LOGITS
@@ -151,47 +152,47 @@ def rows_at_a_time(num_rows: int, num_classes: int, hidden: Tensor) -> int:
 
 
 def without_spare(x: Float[Tensor, "*A R X"], label: Int[Tensor, "R 1"]) -> Float[Tensor, "*A R X"]:
-    """`x` itself, the rows with a label of `SPARE`, which come last, set to zero."""
-    if x.device.type != "cpu":  # which would have to be waited for to know their number
+    """Set the rows with the label `SPARE`, which come last, to zero in place; return `x`."""
+    if x.device.type != "cpu":  # to know their number, the CPU would have to wait
         return x.masked_fill_(label == SPARE, 0)
     x[..., int((label != SPARE).sum()) :, :] = 0
     return x
 
 
 def filled(x: Tensor, value: int = 0) -> Tensor:
-    """With rows of `value` at its end, up to a multiple of `ROWS` rows."""
+    """Append rows of `value` up to a multiple of `ROWS` rows."""
     missing = -len(x) % ROWS
     return torch.cat([x, x.new_full((missing, *x.shape[1:]), value)]) if missing else x
 
 
 class WeightGradient:
-    """The gradient of the projection's weight, summed over chunks in the weight's dtype; products are in `narrow`."""
+    """Sums the gradient of the projection's weight over chunks, in the weight's dtype; products are in `narrow`."""
 
     def __init__(self, weight: Float[Tensor, "V D"], narrow: torch.dtype) -> None:
         self._weight = weight
-        self._is_transposed = narrow == weight.dtype  # as the matrix libraries make it faster in fp32, slower in bf16
+        self._is_transposed = narrow == weight.dtype  # faster in fp32, slower in bf16
         self._sum: Tensor | None = None
 
     def add(self, error: Float[Tensor, "R V"], hidden: Float[Tensor, "R D"]) -> None:
-        """A chunk's part."""
+        """Add a chunk's gradient."""
         first, second = (hidden, error) if self._is_transposed else (error, hidden)
         product = matmul_nt(first.t(), second.t())
         self._sum = product.to(self._weight.dtype) if self._sum is None else self._sum.add_(product)
 
     @property
     def value(self) -> Float[Tensor, "V D"]:
-        """That of all chunks."""
+        """The gradient of all chunks."""
         if self._sum is None:
             return torch.zeros_like(self._weight)
         return self._sum.t().contiguous() if self._is_transposed else self._sum
 
 
 class LossWithGradients(torch.autograd.Function):
-    """A loss whose gradients are computed along with it: those of its first inputs; the others have none."""
+    """A loss that is computed together with its gradients. Only its first inputs have gradients."""
 
     @staticmethod
     def keep(ctx: Any, sums: Tensor, *gradients: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """What `forward` returns: loss, nll and correct, of which the loss has these gradients."""
+        """Return loss, nll and correct from `forward`, and save the loss's gradients."""
         ctx.save_for_backward(*gradients)
         loss, nll, correct = (each.clone() for each in sums.unbind())
         ctx.mark_non_differentiable(nll, correct)
@@ -200,14 +201,14 @@ class LossWithGradients(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        # New tensors, so that a second backward through a retained graph finds the saved ones as they were.
+        # New tensors, so that a second backward pass through a retained graph finds the saved ones unchanged.
         saved = ctx.saved_tensors
         gradients = [None if tensor is None else tensor * grad_loss.to(tensor.dtype) for tensor in saved]
         return (*gradients, *[None] * (len(ctx.needs_input_grad) - len(saved)))
 
 
 class _CrossEntropy(LossWithGradients):
-    """The loss and its gradients in one pass over the chunks."""
+    """Computes the loss and its gradients in one pass over the chunks."""
 
     @staticmethod
     def forward(
@@ -221,7 +222,7 @@ class _CrossEntropy(LossWithGradients):
             grad_rows = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
             grad_weight = WeightGradient(weight, narrow) if ctx.needs_input_grad[1] else None
             grad_bias = torch.zeros_like(bias) if bias is not None and ctx.needs_input_grad[2] else None
-            # Sums in double precision: one worker and n workers then report the same loss.
+            # Sums in double precision, so that the reported loss does not depend on the number of workers.
             sums = torch.zeros(3, dtype=torch.float64, device=hidden.device)
             for chunk in _chunks(hidden.to(narrow), matrix, offset, labels, label_smoothing):
                 sums += chunk.losses.sum(0, dtype=torch.float64)
