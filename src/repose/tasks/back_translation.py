@@ -1,7 +1,7 @@
-"""Back-translation: a model translates sentences of the target language, and another learns from the pairs.
+"""Back-translation (Sennrich et al. 2016, arXiv 1511.06709): make training pairs from text in the target language.
 
-Sources are a model's, targets are what people wrote (Sennrich et al. 2016, arXiv 1511.06709). Lines that give no useful
-pair are left out and counted.
+A model for the opposite direction writes the sources; people wrote the targets. Lines that give no useful pair are left
+out and counted.
 """
 
 from collections import Counter
@@ -20,23 +20,23 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import reasons
 
 _WINDOW = 1024
-"""Lines for each process that are translated together."""
+"""Lines per process that are translated together."""
 _MAX_LINE_BYTES = 1 << 16
 
 
 @dataclass
 class BackTranslated:
-    """What became of the lines of a monolingual text."""
+    """The result of back-translating a text."""
 
     lines: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
-    """Lines left out, by reason."""
+    """Number of lines left out, by reason."""
     warning: InputWarning | None = None
-    """What the first lines are instead of what the model reads."""
+    """A warning if the first lines are not what the model reads."""
 
     @property
     def pairs(self) -> int:
-        """Pairs that were written."""
+        """Number of pairs written."""
         return self.lines - self.dropped.total()
 
 
@@ -49,10 +49,11 @@ def back_translate(
     beam_size: int | None = None,
     to: str | None = None,
 ) -> BackTranslated:
-    """Translates the lines of `text`; writes OUT.src, the translations, and OUT.tgt, the lines, whole or not at all.
+    """Translate the lines of `text`; write the translations to OUT.src and the lines to OUT.tgt, completely or not at
+    all.
 
-    `sampling`: draw translations; without it, search with `beam_size`. Raises DataError for a text that cannot be read
-    or gives no pair, ConfigError for settings out of range and for files that are there already, and WriteError.
+    `sampling`: sample translations instead of searching with `beam_size`. Raises DataError for a text that cannot be
+    read or gives no pair, ConfigError for settings out of range and for existing files, and WriteError.
     """
     check_file(text)
     if holds_pairs(text):
@@ -90,7 +91,7 @@ def _pairs(
                 counts.dropped["NUL character"] += 1
             else:
                 kept[place] = line
-        # All lines are translated, blank ones for nothing, so that a line's number is its place in the file.
+        # Blank lines are translated, too, so that line numbers are those of the file.
         lines = [kept.get(place, "") for place in range(len(window))]
         if first == 0:
             counts.warning = warning_for(translator.config, lines, to)
@@ -107,7 +108,7 @@ def _pairs(
 
 
 def _problem(translation: Translation) -> str | None:
-    """Why a translation is no use as a source, if it is none."""
+    """Return why a translation is unusable as a source; None if it is usable."""
     if translation.truncated:
         return "longer than the model reads"
     if not _one_line(translation.text).strip():

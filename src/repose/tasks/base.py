@@ -1,4 +1,4 @@
-"""What a task decides: its corpus, its examples, its model and loss, its model directory, and what it is measured by.
+"""The interface of a task: corpus, examples, model, loss, model directory, and scores.
 
 A task is one module here, called by its name, with a subclass of `Task` (or of `FileTask`), and its settings in
 `repose.config.experiment.TASK_SETTINGS`. Other code asks the task or its settings. It names translation alone, where
@@ -38,108 +38,108 @@ from repose.training.loop import Evaluate, Samples
 
 
 class Card(NamedTuple):
-    """What a model card says of its task."""
+    """A task's parts of a model card."""
 
     title: str
     what: str
-    """The beginning of a sentence that ends in "trained with"."""
+    """Beginning of a sentence that ends in "trained with"."""
     use: str
-    """A command."""
+    """The command that uses the model."""
     languages: tuple[str, ...] = ()
-    """Codes of what goes in and comes out; those that are not stated are missing."""
+    """Codes of the input and output languages, as far as known."""
     pipeline: str | None = None
-    """What the Hugging Face hub calls the task."""
+    """The task's name on the Hugging Face hub."""
     limits: tuple[str, ...] = ()
-    """Sentences about what the model is meant for, and what it is not."""
+    """Sentences on what the model is meant for and what not."""
     in_python: str = ""
-    """Lines of Python that use it, with `FOLDER` for the model directory."""
+    """Lines of Python that use the model, with `FOLDER` for the model directory."""
 
 
 class EvaluationOptions(NamedTuple):
-    """How a model that translates is measured; others have no use for it."""
+    """Options for evaluating translation models; other tasks ignore them."""
 
     beam_sizes: tuple[int, ...] = ()
-    """None are greedy search and the beam that the model was trained to be measured with (`resolved`)."""
+    """Empty: greedy search, and the beam in the model's settings (`resolved`)."""
     tokenize: str | None = None
-    """sacreBLEU's tokenizer; None is the one for the references."""
+    """sacreBLEU's tokenizer; None: chosen by the references."""
     device: str = "cpu"
     workers: int | None = None
     precision: Precision | None = None
-    """None is fp32, or that of an export."""
+    """None: fp32, or the precision of an export."""
     engine: EngineChoice | None = None
-    """What computes (`repose.load`); None is torch, or onnx for an export."""
+    """Engine (see `repose.load`); None: torch, or onnx for an export."""
     src_field: str | None = None
     tgt_field: str | None = None
-    """Of files that name their fields; None are the run's, or "src" and "tgt" without one."""
+    """Field names of files that have them; None: those of the run, or else "src" and "tgt"."""
     to: str | None = None
-    """The language to translate into, by the tag of a model of several; None is the one that its own corpus has."""
+    """Target language, as a tag, for a model of several; None: that of the model's own corpus."""
     ensemble: tuple[Path, ...] = ()
-    """Further models, which the model is measured together with."""
+    """Further models to evaluate together with the model, as an ensemble."""
 
     def resolved(self, config: Mapping[str, Any]) -> "EvaluationOptions":
-        """With the beams for the model of a config.json."""
+        """Return these options with the beam sizes for a model, given its config.json."""
         stored = config.get("decoding_asked", config.get("decoding", {}))
         own = stored.get("beam_size", DecodingConfig().beam_size)
         return self if self.beam_sizes else self._replace(beam_sizes=(1, own))
 
     @property
     def names(self) -> list[str]:
-        """What the decodings are called in scores."""
+        """Names of the decodings in scores."""
         return [decoding_name(beam_size) for beam_size in dict.fromkeys(self.beam_sizes)]
 
 
 class Figure(NamedTuple):
-    """A number and what it counts."""
+    """A numerator and its denominator."""
 
     value: float
     unit: str
 
 
 class Task(TrainingTask):
-    """Everything that differs from task to task. Errors are those of `repose.system.errors`, one sentence each."""
+    """Everything that differs between tasks. Errors are those of `repose.system.errors`, one sentence each."""
 
     name: ClassVar[str]
-    """As `training.task` has it."""
+    """The value of `training.task`."""
     kind: ClassVar[ModelKind[Any]]
-    """What its model directories hold."""
+    """Describes the task's model directories."""
     look_ahead_warning: ClassVar[str] = ""
-    """What must be said of a model whose positions see tokens that they are to predict."""
+    """Warning for a model whose positions see the tokens that they should predict."""
 
     @abstractmethod
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
-        """Fill a prepared folder (`repose.tasks.corpus`) by so many threads; yields sentences that report on it.
+        """Fill a prepared folder (`repose.tasks.corpus`), using `workers` threads; yield sentences that report on it.
 
-        Raises DataError and ConfigError for a corpus or settings that cannot be used.
+        Raises DataError and ConfigError for an unusable corpus or settings.
         """
 
     @abstractmethod
     def card(self, experiment: Experiment) -> Card:
-        """What the model is called in its card, and how it is used."""
+        """Return the task's parts of the model card."""
 
     @abstractmethod
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
-        """What the model directory's config.json says of the experiment, such as languages."""
+        """Return fields of the model directory's config.json that describe the experiment, such as languages."""
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:  # noqa: ARG002
-        """What config.json says of the text that the model has seen."""
+        """Return fields of config.json that describe the training text."""
         return {}
 
     @abstractmethod
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
-        """Measure a finished run's model; write scores.<split>.json to its folder, after all that belongs to it.
-        `say` is told of what takes long."""
+        """Evaluate a finished run's model and write scores.<split>.json to its folder, last of all files. `say`
+        receives progress messages."""
 
     @abstractmethod
     def score_model(
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
-        """Scores of a model or run directory on `files`, or on a set of the run's own corpus.
+        """Evaluate a model or run directory on `files`, or on a set of the run's own corpus; return the scores.
 
-        Written to `out`, if given. Raises DataError, CheckpointError and ConfigError.
+        They are also written to `out`, if given. Raises DataError, CheckpointError and ConfigError.
         """
 
     def data_record(self, data: CorpusData) -> DataRecord:
-        """What a prepared corpus holds, in numbers."""
+        """Return the sizes of a prepared corpus."""
         one_side = len(self.kind.tokenizers) == 1
         opened = {split: self.open(data.folder / split) for split in SPLITS if (data.folder / split).is_dir()}
         counts = {split: pairs.counts for split, pairs in opened.items() if isinstance(pairs, PairDataset)}
@@ -158,28 +158,29 @@ class Task(TrainingTask):
         )
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:  # noqa: ARG002
-        """More figures of the validation set during training than its loss, where the experiment asks for any."""
+        """Return a function for validation figures besides the loss, if the experiment has any."""
         return None
 
     def validation_samples(self, data: CorpusData) -> Samples | None:  # noqa: ARG002
-        """A few sentences of the validation set to look at as training goes on, where the task has any."""
+        """Return a function for a few sample sentences to show during training, if the task has any."""
         return None
 
     def looks_ahead(self, architecture: Architecture) -> bool:
-        """Whether a model of this architecture sees tokens that it is to predict, so that its losses mean nothing."""
+        """Return whether a model of this architecture sees the tokens that it should predict, which makes losses
+        meaningless."""
         return TASK_SETTINGS[self.name].looks_ahead(architecture)
 
     def load(self, folder: Path, device: str = "cpu") -> SavedModel[Any]:
-        """The model of a model or run directory. Raises CheckpointError and DeviceError."""
+        """Load the model of a model or run directory. Raises CheckpointError and DeviceError."""
         return directory.load(folder, self.kind, device)
 
     @abstractmethod
     def new_model(self, job: TrainingJob) -> nn.Module:
-        """A model with initial values drawn from the job's seed."""
+        """Return a model with random initial values from the job's seed."""
 
     def build(self, job: TrainingJob) -> nn.Module:
-        """A new model, or that of `init_from`, whose dropout may be another. Raises CheckpointError where that does not
-        fit the job."""
+        """Return a new model, or that of `init_from`, whose dropout may differ. Raises CheckpointError if the latter
+        does not fit the job."""
         if job.training.init_from is None:
             return self.new_model(job)
         loaded = self.start_of(job)
@@ -190,7 +191,7 @@ class Task(TrainingTask):
         return model
 
     def start_of(self, job: TrainingJob) -> SavedModel[Any]:
-        """The model of `init_from`. Raises CheckpointError where it does not fit the job."""
+        """Load the model of `init_from`. Raises CheckpointError if it does not fit the job."""
         start = str(job.training.init_from)
         check_start(start, job.architecture)
         loaded = self.load(Path(start))
@@ -203,13 +204,13 @@ class Task(TrainingTask):
         return loaded
 
     def check_own_start(self, loaded: SavedModel[Any], job: TrainingJob) -> None:
-        """Raises CheckpointError where a model to begin with does not fit the job in what is the task's own."""
+        """Raise CheckpointError if an initial model does not fit the job in something specific to the task."""
 
     def check_sets(self, experiment: Experiment, data: CorpusData) -> None:
-        """Raises DataError, before training, where the model could not read a set that it is to be measured on."""
+        """Raise DataError, before training, if the model could not read a set that it will be evaluated on."""
 
     def tokenizers(self, job: TrainingJob) -> list[Tokenizer]:
-        """As many as the model has: source and target, or one."""
+        """Return the model's tokenizers: source and target, or a single one."""
         return [Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)[: len(self.kind.tokenizers)]]
 
     def write(self, folder: Path, model: Any, job: TrainingJob, extra: Mapping[str, object]) -> None:
@@ -220,8 +221,8 @@ class Task(TrainingTask):
 
 
 def check_start(start: str, architecture: Architecture) -> None:
-    """Raises CheckpointError where a model to begin with, a run or model directory, has another architecture in more
-    than its dropout."""
+    """Raise CheckpointError if an initial model (a run or model directory) differs in architecture by more than
+    dropout."""
     theirs, ours = asdict(directory.architecture_of(Path(start))), asdict(architecture)
     for name in theirs:
         if name not in DROPOUTS and theirs[name] != ours[name]:
@@ -232,37 +233,37 @@ def check_start(start: str, architecture: Architecture) -> None:
 
 
 def position_table(job: TrainingJob) -> Tensor | None:
-    """The small table that `positions = policy` begins with."""
+    """Return the small table that `positions = policy` starts from."""
     return None if job.position_table is None else torch.tensor(job.position_table, device="cpu")
 
 
 class Measured(NamedTuple):
-    """What a model was measured to do on a set."""
+    """The result of evaluating a model on a set."""
 
     counts: Mapping[str, int]
-    """How large the set is: its sentences, words, tokens, bytes."""
+    """Sizes of the set: sentences, words, tokens, bytes."""
     figures: Mapping[str, Figure]
     hypotheses: Mapping[str, Sequence[str]]
-    """What the model says, a line per example, by the name of what it is: "trees"."""
+    """The model's output, one line per example, by kind, such as "trees"."""
     dropped: Mapping[str, int] = {}
-    """What of the set was left out, by reason."""
+    """Numbers of examples left out, by reason."""
     statistics: RatioStatistics | None = None
-    """What the figure that systems are compared by is made of, sentence by sentence or document by document."""
+    """Per-sentence or per-document statistics for the figure by which systems are compared."""
 
 
 class FileTask(Task):
-    """A task whose sets are one file each, which has one tokenizer, and whose models are measured by figures alone."""
+    """A task with one file per set, one tokenizer, and models that are evaluated by figures only."""
 
     file_kind: ClassVar[str]
-    """What is in a file: "text", "CoNLL-U"."""
+    """Kind of file: "text", "CoNLL-U"."""
 
     @abstractmethod
     def write_ids(self, path: Path, loaded: SavedModel[Any], folder: Path) -> None:
-        """Prepare a file to measure a model on: its examples as token ids in `folder`, all of them."""
+        """Prepare a file for evaluation: write all of its examples as token ids to `folder`."""
 
     @abstractmethod
     def measure(self, loaded: SavedModel[Any], ids: Path) -> Measured:
-        """Figures of a model on prepared examples."""
+        """Evaluate a model on prepared examples."""
 
     def score_run(
         self,
@@ -272,13 +273,13 @@ class FileTask(Task):
         device: str,
         say: Say,  # noqa: ARG002
     ) -> None:
-        """On the test set, or without one on the validation set."""
+        """Evaluate on the test set, or on the validation set if there is none."""
         self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
 
     def score_model(
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
-        """On one file, or on a set of the run's own corpus."""
+        """Evaluate on one file, or on a set of the run's own corpus."""
         if options.ensemble:
             raise ConfigError(f"an ensemble translates, and {folder} does not: leave the other models out")
         if files and len(files) > 1:

@@ -1,4 +1,4 @@
-"""What takes room and can be made again: prepared corpora, and what finished runs would need to go on training."""
+"""Files that take space and can be made again: prepared corpora, graphs, and the training state of finished runs."""
 
 import contextlib
 import json
@@ -23,25 +23,25 @@ class PreparedCorpus(NamedTuple):
     folder: Path
     num_bytes: int
     days: float
-    """Since it was made."""
+    """Days since it was made."""
     of: str
-    """The corpus's name, or those of its files; "" where it was never finished."""
+    """The name of the corpus, or of its files; "" if it was never finished."""
     what: str
-    """The first sentence of its report; "" where it was never finished."""
+    """The first sentence of its report; "" if it was never finished."""
 
 
 def prepared_corpora() -> list[PreparedCorpus]:
-    """All prepared corpora of the cache, the largest first."""
+    """Return all prepared corpora in the cache, largest first."""
     home = prepared_home()
     folders = [path for path in home.iterdir() if path.is_dir()] if home.is_dir() else []
     return sorted((_prepared(folder) for folder in folders), key=lambda one: -one.num_bytes)
 
 
 def remove_graphs() -> tuple[int, int]:
-    """Remove the graphs of models that were translated with; the next translation makes them again.
+    """Remove models' graphs; the next translation makes them again.
 
-    Graphs that a process makes or translates with stay, and so do all lock files: other processes may have them open.
-    Bytes freed, and the number of models whose graphs stay. Raises WriteError where the cache cannot be written.
+    Graphs that a process is making or using stay, and so do all lock files, which other processes may have open.
+    Returns the bytes freed, and the number of models whose graphs stay. Raises WriteError if the cache is not writable.
     """
     home, freed, num_in_use = graphs_home(), 0, 0
     paths = list(home.iterdir()) if home.is_dir() else []
@@ -58,13 +58,13 @@ def remove_graphs() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def _held_alone(place: Path) -> Iterator[bool]:
-    """Whether this process alone has a folder of the cache within: not where another makes or uses it."""
+    """Lock a folder of the cache; yield False if another process makes or uses it."""
     with contextlib.ExitStack() as stack:
         yield all(stack.enter_context(trying_lock(lock)) for lock in (making_lock(place), using_lock(place)))
 
 
 def graphs() -> tuple[int, int]:
-    """How many models have graphs in the cache, and their bytes."""
+    """Return how many models have graphs in the cache, and their size in bytes."""
     home = graphs_home()
     if not home.is_dir():
         return 0, 0
@@ -82,7 +82,7 @@ def _prepared(folder: Path) -> PreparedCorpus:
 
 
 def bytes_of(folder: Path) -> int:
-    """Size of all files of a folder, but those that another process removes meanwhile."""
+    """Return the total size of a folder's files, ignoring files that vanish meanwhile."""
     size = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -91,9 +91,9 @@ def bytes_of(folder: Path) -> int:
 
 
 def remove_prepared(one: PreparedCorpus) -> bool:
-    """Remove a prepared corpus, which the next training on it prepares again, and say whether that could be done.
+    """Remove a prepared corpus, which the next training prepares again; return whether it was removed.
 
-    One that a process prepares or uses stays. Raises WriteError where the cache cannot be written.
+    A corpus that a process is preparing or using stays. Raises WriteError if the cache is not writable.
     """
     with _held_alone(one.folder) as is_free:
         if is_free and one.folder.exists():
@@ -107,9 +107,9 @@ def remove_prepared(one: PreparedCorpus) -> bool:
 
 
 def remove_state(folder: Path) -> int:
-    """Remove what a finished run would need to go on training, which it never does; bytes that became free.
+    """Remove the training state of a finished run, which never resumes; return the bytes freed.
 
-    Raises CheckpointError where the folder holds no finished run, BusyError where a process trains in it.
+    Raises CheckpointError if the folder does not hold a finished run, BusyError if a process trains in it.
     """
     run = RunFolder(folder)
     if run.records(may_be_empty=True).status is not RunStatus.DONE or run.main_scores() is None:
@@ -123,6 +123,6 @@ def remove_state(folder: Path) -> int:
                 shutil.rmtree(path)
             elif path != run.lock_file:
                 path.unlink()
-    with contextlib.suppress(OSError):  # now that the lock has gone; another training may have begun
+    with contextlib.suppress(OSError):  # the lock is gone, so another training may have begun
         run.state.rmdir()
     return size

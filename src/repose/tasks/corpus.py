@@ -1,4 +1,4 @@
-"""From a corpus, however it is named, to what a training reads: split texts, tokenizers and token ids.
+"""Prepare a corpus for training: split it, train tokenizers, and write token ids.
 
 Everything lies in one folder, `<cache>/prepared/<key>`, whose key is a digest of the corpus's bytes and of the settings
 that shape the data. Runs of the same corpus and settings share it; a finished one is reused at once.
@@ -70,12 +70,12 @@ from repose.tasks.registry import get_task
 
 CHECK, REPORT = "check.json", "report.json"
 _LOCK = ".lock"
-"""Held while a folder that a user named is made."""
+"""Lock file, held while a folder chosen by the user is being filled."""
 _VERSION = 1
-"""Of the keys of prepared folders: raise it where the same files and settings come to make other data."""
+"""Version of the keys of prepared folders: increase it when the same files and settings give different data."""
 _READY = ("src_file", "tgt_file")
 SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
-HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # of the pairs, where the corpus has no valid or test set of its own
+HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # share and maximum of pairs to hold out if there is no valid or test set
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class CorpusData:
 
     folder: Path
     report: tuple[str, ...] = ()
-    """How it was prepared, in sentences for people."""
+    """Sentences on how it was prepared."""
 
     def tokenizer_path(self, side: str) -> Path:
-        """The tokenizer of "src" or "tgt"."""
+        """Return the path of the tokenizer of "src" or "tgt"."""
         return tokenizer_file(self.folder, side)
 
     @property
     def check(self) -> CorpusCheck:
-        """What a look at the files found; nothing where there was none, as for tasks without pairs."""
+        """Findings of the corpus check; empty if there was none, as for tasks without pairs."""
         try:
             content = json.loads((self.folder / CHECK).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -101,14 +101,14 @@ class CorpusData:
 
     @property
     def digests(self) -> dict[str, str]:
-        """What the data is, as it enters a run's id."""
+        """Digests of the data, which are part of the run id."""
         ids = {split: columns.read_meta(self.folder / split)["digest"] for split in ("train", "valid")}
         tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
         return {**ids, **tokenizers}
 
     @property
     def test_digest(self) -> str | None:
-        """What the test set is; None where there is none. It moves scores and no weights, so no run's id."""
+        """Digest of the test set, or None. It affects scores but not weights, so it is not part of the run id."""
         if self.has_text("test"):
             sides = (self.folder / "text" / f"test.{side}" for side in ("src", "tgt"))
             return hashlib.sha256(" ".join(map(_digest, sides)).encode()).hexdigest()
@@ -116,22 +116,22 @@ class CorpusData:
 
     @property
     def measured(self) -> str:
-        """The split that a finished model is measured on: the test set, or without one the validation set."""
+        """The split that a finished model is evaluated on: the test set, or the validation set if there is none."""
         has_test = self.has_text("test") or (self.folder / "test").is_dir()
         return "test" if has_test else "valid"
 
     def ids(self, split: str) -> Path:
-        """Token ids of a split. Raises DataError where it has none."""
+        """Return the path of a split's token ids. Raises DataError if there are none."""
         if not (self.folder / split / columns.META_FILE).exists():
             raise DataError(f"this corpus has no {split} set: choose another")
         return self.folder / split
 
     def has_text(self, split: str) -> bool:
-        """Whether the corpus has that split, as sentence pairs."""
+        """Return whether the corpus has this split, as sentence pairs."""
         return (self.folder / "text" / f"{split}.src").exists()
 
     def text(self, split: str) -> tuple[list[str], list[str]]:
-        """Sources and references of a split, as read. Raises DataError where the corpus has no such split."""
+        """Return a split's sources and references, as read. Raises DataError if there is no such split."""
         if not self.has_text(split):
             known = ", ".join(name for name in SPLITS if self.has_text(name))
             if not known:
@@ -142,14 +142,14 @@ class CorpusData:
 
 
 def tokenizer_file(folder: Path, side: str) -> Path:
-    """The tokenizer of "src" or "tgt" in a prepared folder."""
+    """Return the path of the tokenizer of "src" or "tgt" in a prepared folder."""
     return folder / f"tokenizer.{side}.json"
 
 
 def kept_corpus(key: str) -> CorpusData | None:
-    """The corpus that lies in the cache under this key, and stays there as long as the result lives; None without one.
+    """Return the cached corpus with this key, or None. It stays in the cache while the result exists.
 
-    Raises DataError where it has changed since it was made.
+    Raises DataError if it has changed since it was made.
     """
     place = corpora.prepared_home() / key
     if not key or not place.is_dir():
@@ -164,12 +164,12 @@ def kept_corpus(key: str) -> CorpusData | None:
 def prepare_corpus(
     experiment: Experiment, *, folder: Path | None = None, workers: int = 1, say: Say = lambda _: None
 ) -> CorpusData:
-    """Reads, splits, tokenises; in `folder`, or in the cache under the data's key. `workers` threads tokenise.
+    """Read, split and tokenise a corpus, in `folder` or in the cache. `workers`: number of threads that tokenise.
 
-    What lies in the cache stays there as long as the result lives (`repose.tasks.cache`).
+    A corpus in the cache stays there while the result exists (`repose.tasks.cache`).
 
-    Raises DataError and ConfigError for a corpus or settings that cannot be used, DataError too where what was prepared
-    earlier has changed since, and WriteError where the folder cannot be written.
+    Raises DataError and ConfigError for an unusable corpus or settings, DataError also if an earlier preparation has
+    changed since, and WriteError if the folder cannot be written.
     """
     experiment = _with_ready_tokenizers(experiment)
     key = _key(experiment)
@@ -177,7 +177,7 @@ def prepare_corpus(
     lock = making_lock(place)
     if folder is not None:
         check_writable(place)
-        lock = place / _LOCK  # what is beside a user's folder is not ours
+        lock = place / _LOCK  # inside the folder, because files beside a user's folder are not ours
     waiting = "another process prepares this corpus: waiting for it"
     with locked(lock, on_wait=lambda: say(waiting)):
         try:
@@ -193,7 +193,7 @@ def prepare_corpus(
 
 
 def _with_ready_tokenizers(experiment: Experiment) -> Experiment:
-    """A training that starts from a model takes its tokenizers too, unless others are named."""
+    """Take the initial model's tokenizers, if there is one and no others are named."""
     start = experiment.training.init_from
     if start is None or experiment.tokenizer.src_file is not None:
         return experiment
@@ -217,7 +217,7 @@ def _build(experiment: Experiment, folder: Path, key: str, workers: int, *, in_c
     try:
         report = list(get_task(experiment.training.task).prepare(experiment, folder, workers))
     except (ConfigError, DataError):
-        if in_cache:  # or every attempt would leave the corpus's text there
+        if in_cache:  # or every failed attempt would leave the corpus's text there
             shutil.rmtree(folder, ignore_errors=True)
         raise
     (folder / CHECK).unlink(missing_ok=True)
@@ -233,7 +233,7 @@ _TEXT = re.compile(r"(train|valid|test|also\d+|synthetic)\.(src|tgt)")
 
 
 def _is_ours(folder: Path, experiment: Experiment) -> bool:
-    """Whether a folder is of a preparation, finished or not, so that it may be written anew."""
+    """Return whether a folder holds a preparation, finished or not, so that it may be overwritten."""
     corpus, text, ready = experiment.corpus, folder / "text", experiment.tokenizer
     further = (str(path) for part in parts_of(corpus) for path in part.files)
     files = (*corpus.train, *corpus.valid, *corpus.test, *further, *filter(None, (ready.src_file, ready.tgt_file)))
@@ -243,7 +243,7 @@ def _is_ours(folder: Path, experiment: Experiment) -> bool:
 
 
 def _finished(folder: Path, key: str) -> CorpusData | None:
-    """The corpus of a folder that was finished under this key."""
+    """Return the corpus in a folder if it was finished with this key."""
     try:
         record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
         is_ours = record["key"] == key and unsealed(record) is not None
@@ -261,7 +261,8 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
 
 
 def _key(experiment: Experiment) -> str:
-    """Digest of the corpus's bytes and of every setting that shapes the data (`corpus_files.shaping_settings`)."""
+    """Return a digest of the corpus's bytes and of every setting that shapes the data
+    (`corpus_files.shaping_settings`)."""
     corpus, training, tokenizer = experiment.corpus, experiment.training, experiment.tokenizer
     parts = parts_of(corpus)
     files = {**files_of(corpus), **{part.name: part.files for part in parts}}
@@ -271,7 +272,7 @@ def _key(experiment: Experiment) -> str:
         "files": {name: [[kind_of(path), _digest(path)] for path in paths] for name, paths in files.items()},
         "phrasebook": phrasebook.digest() if corpus.name == PHRASEBOOK else None,
         "fields": [corpus.src_field, corpus.tgt_field],
-        # By which columns, fields and texts of a memory are found, and lines are checked.
+        # Languages decide which columns, fields and texts of a memory are read, and how lines are checked.
         "languages": [*languages_of(corpus), *(languages_of_part(corpus, part.files) for part in parts)],
         "splits": [corpus.splits, corpus.held_out_valid, corpus.held_out_test, corpus.split_seed],
         "tags": [corpus.tag, *(part.tag for part in parts)],
@@ -283,7 +284,7 @@ def _key(experiment: Experiment) -> str:
 
 
 def _digest(path: Path) -> str:
-    check_file(path)  # reading a pipe or a device might never end
+    check_file(path)  # reading a pipe or device might never end
     try:
         return sha256_of(path)
     except OSError as error:
@@ -294,8 +295,8 @@ def _digest(path: Path) -> str:
 
 
 def published_text(corpus: CorpusConfig, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a further set of a published corpus, such as test_2017_flickr. Raises DataError where
-    there is none such."""
+    """Return sources and references of another set of a published corpus, such as test_2017_flickr. Raises DataError if
+    there is no such set."""
     paths = [corpora.locate(str(corpus.name)) / f"{split}.{language}" for language in languages_of(corpus)]
     if not all(path.exists() for path in paths):
         known = [one.name for one in corpora.describe(str(corpus.name)).splits if one.name not in SPLITS]
@@ -308,7 +309,8 @@ def published_text(corpus: CorpusConfig, split: str) -> tuple[list[str], list[st
 
 
 def one_file_per_set(experiment: Experiment, what: str) -> dict[str, Path]:
-    """The file of each set, for tasks that read one `what` ("text") each. Raises ConfigError for none or several."""
+    """Return each set's file, for tasks that read one `what` ("text") per set. Raises ConfigError for none or
+    several."""
     for split in SPLITS:
         paths = getattr(experiment.corpus, split)
         if len(paths) > 1 or (not paths and split != "test"):
@@ -320,7 +322,7 @@ def one_file_per_set(experiment: Experiment, what: str) -> dict[str, Path]:
 
 
 def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path, tags: Sequence[str] = ()) -> Tokenizer:
-    """A tokenizer, trained on `lines` or ready, in both of its places in a prepared folder."""
+    """Train a tokenizer on `lines`, or take a ready one, and write it to both of its places in a prepared folder."""
     if config.src_file != config.tgt_file:
         raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
     tokenizer = _trained(config, lines, tags) if config.src_file is None else Tokenizer.load(Path(config.src_file))
@@ -337,7 +339,7 @@ def _trained(config: TokenizerConfig, lines: Iterable[str], tags: Sequence[str])
 
 
 def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
-    """Texts, tokenizers and ids of a corpus of sentence pairs; yields sentences about them."""
+    """Write the texts, tokenizers and ids of a corpus of sentence pairs; yield sentences about them."""
     corpus, text = experiment.corpus, folder / "text"
     yield from _write_texts(corpus, files_of(corpus), text)
     yield from more_corpora.write_parts(corpus, text)
@@ -358,7 +360,7 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
 
 
 def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: Path) -> Iterator[str]:
-    """Writes `<split>.src` and `<split>.tgt`; yields sentences about what was dropped and split off."""
+    """Write `<split>.src` and `<split>.tgt`; yield sentences about what was dropped and held out."""
     for stale in folder.glob("*"):
         stale.unlink()
     if corpus.name == PHRASEBOOK:
@@ -392,20 +394,20 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
 
 
 def _holds_out_test_alone(corpus: CorpusConfig) -> bool:
-    """Whether test pairs are held out where there is a validation set: only if somebody asks for them."""
+    """Return whether to hold out test pairs although there is a validation set: only on request."""
     return corpus.splits == "given" and bool(corpus.held_out_test)
 
 
 def _merge(folder: Path) -> None:
-    """Makes all sets one, which is called `train`."""
+    """Merge all sets into `train`."""
     sets = [TextPairs(folder, split) for split in SPLITS if (folder / f"{split}.src").exists()]
-    write_pairs(folder, "train", chain.from_iterable(sets))  # which takes its place when all are read
+    write_pairs(folder, "train", chain.from_iterable(sets))  # replaces `train` after all sets are read
     for path in (path for split in ("valid", "test") for path in TextPairs(folder, split).paths):
         path.unlink(missing_ok=True)
 
 
 def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
-    """Takes validation pairs and test pairs out of `train`, where there are none yet."""
+    """Hold out validation and test pairs from `train`, unless these sets exist."""
     pairs = TextPairs(folder, "train")
     total = sum(1 for _ in pairs)
     has_valid, has_test = ((folder / f"{split}.src").exists() for split in ("valid", "test"))
@@ -427,14 +429,14 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
 
 
 def _num_held_out(wanted: float | None, total: int) -> int:
-    """Pairs to hold out of so many: a number, a share, or what is usual."""
+    """Return how many pairs to hold out of `total`: `wanted` as a number or share, or the default."""
     if wanted is None:
         return min(MOST_HELD_OUT, max(1, int(total * HELD_OUT_SHARE)))
     return max(1, round(wanted * total)) if isinstance(wanted, float) else wanted
 
 
 def _pair_tokenizers(config: TokenizerConfig, corpus: CorpusConfig, folder: Path) -> Iterator[str]:
-    """Both tokenizers, trained on the training text or taken from ready files. Tags are for sources alone."""
+    """Train both tokenizers on the training text, or take ready files. Tags belong to the source tokenizer only."""
     sides = more_corpora.training_text(corpus, folder / "text")
     if config.src_file is None and config.sharing == "shared":
         sizes = [one_tokenizer(config, chain(*sides), folder, corpus.tags).vocab_size] * 2

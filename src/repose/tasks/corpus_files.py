@@ -1,4 +1,4 @@
-"""What a corpus is: its files, its languages, how many pairs it has, and what is wrong with them."""
+"""A corpus's files, languages, number of pairs, and problems."""
 
 import contextlib
 import json
@@ -33,7 +33,7 @@ _FURTHER = "also"
 
 
 def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
-    """The files of each split; empty for the phrasebook, which is shipped."""
+    """Return the files of each split; empty for the phrasebook, which ships with repose."""
     if corpus.name is None:
         if not corpus.train:
             raise ConfigError(
@@ -59,12 +59,12 @@ def files_of(corpus: CorpusConfig) -> dict[str, list[Path]]:
 
 
 def takes_published_test(corpus: CorpusConfig) -> bool:
-    """Whether the test set that comes with a corpus is read; not by who tunes, and asks for none."""
+    """Return whether to read a published corpus's test set; not for tuning, which asks for no test set."""
     return corpus.held_out_test != 0 or corpus.splits == "merged"
 
 
 def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
-    """Source and target language: as set, or as the corpus is used by name, or as the names of its files say."""
+    """Return source and target language: from the settings, the catalogue, or the names of files."""
     src, tgt = corpus.src_lang, corpus.tgt_lang
     if corpus.name == PHRASEBOOK:
         if (base_code(src), base_code(tgt)) not in product(("pt", UNKNOWN), ("en", UNKNOWN)):
@@ -77,35 +77,35 @@ def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
         return next((pair for pair in pairs if src in (UNKNOWN, pair[0]) and tgt in (UNKNOWN, pair[1])), (src, tgt))
     named = languages_of_files([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
     found = named[0] if src == UNKNOWN else src, named[1] if tgt == UNKNOWN else tgt
-    return found if found[0] != found[1] else (src, tgt)  # names that the settings contradict say nothing
+    return found if found[0] != found[1] else (src, tgt)  # ignore file names that contradict the settings
 
 
 def with_languages(experiment: Experiment) -> Experiment:
-    """With the languages that a memory or a table states among the settings: the file may be elsewhere one day."""
+    """Copy the languages that a memory or table states to the settings, because the file may be moved one day."""
     corpus = experiment.corpus
     if not corpus.train or kind_of(Path(corpus.train[0])) not in ("tmx", "csv", "tsv"):
         return experiment
-    src, tgt = (stated_code(language) or UNKNOWN for language in languages_of(corpus))  # memories have any text
+    src, tgt = (stated_code(language) or UNKNOWN for language in languages_of(corpus))  # a memory may state any text
     return replace(experiment, corpus=replace(corpus, src_lang=src, tgt_lang=tgt))
 
 
 def is_pretokenized(corpus: CorpusConfig) -> bool:
-    """Whether the text is tokenised already, by the config or by the catalogue."""
+    """Return whether the text is already tokenised, according to the settings or the catalogue."""
     named = corpus.name is not None and corpus.name != PHRASEBOOK
     return corpus.pretokenized or (named and corpora.describe(str(corpus.name)).tokenised)
 
 
 class Part(NamedTuple):
-    """A corpus that is trained on beside the main one."""
+    """A further corpus to train on."""
 
     name: str
-    """Of its texts in the prepared folder."""
+    """Name of its texts in the prepared folder."""
     files: tuple[Path, ...]
     tag: str | None
 
 
 def parts_of(corpus: CorpusConfig) -> list[Part]:
-    """The further corpora and the synthetic pairs."""
+    """Return the further corpora and the synthetic pairs."""
     found = [Part(f"{_FURTHER}{i}", tuple(map(Path, one.train)), one.tag) for i, one in enumerate(corpus.also)]
     if corpus.synthetic:
         found.append(Part("synthetic", tuple(map(Path, corpus.synthetic)), corpus.synthetic_tag))
@@ -113,14 +113,15 @@ def parts_of(corpus: CorpusConfig) -> list[Part]:
 
 
 def languages_of_part(corpus: CorpusConfig, files: Sequence[Path]) -> Pair:
-    """By which the sides of a further corpus are found: the languages in its names, or else any other into the same."""
+    """Return the languages that identify a further corpus's sides: those in its name, or else any source language and
+    the main corpus's target language."""
     named = languages_in_names(files, (corpus.src_field, corpus.tgt_field))
     return (UNKNOWN, languages_of(corpus)[1]) if UNKNOWN in named else named
 
 
 def taught_also(corpus: CorpusConfig) -> list[Taught]:
-    """Tags and languages of the further corpora, as the names of their files say. Where these do not, the target is
-    that of the corpus, or the tag of a model of several directions, and the source "und"."""
+    """Return tags and languages of the further corpora, according to their file names. By default, the target language
+    is that of the main corpus, or the tag in a model of several directions, and the source language is "und"."""
     own, found = languages_of(corpus)[1], []
     for part in parts_of(corpus):
         if part.name.startswith(_FURTHER):
@@ -132,9 +133,8 @@ def taught_also(corpus: CorpusConfig) -> list[Taught]:
 
 
 def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairReader:
-    """The pairs of the files of a split, or of a part by its name. Raises what `PairReader` does, and ConfigError where
-    it cannot be known which side of a TMX file is the source, or the names of text files say that they are the wrong
-    way round."""
+    """Return a reader for the files of a split or part, by its name. Raises what `PairReader` raises, and ConfigError
+    if the source side of a TMX file is unknown, or if the names of text files say that the target comes first."""
     languages = languages_of(corpus)
     if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
         raise ConfigError(
@@ -151,7 +151,8 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
 
 
 def fields_for(files: Sequence[Path], fields: Pair, languages: Pair) -> Pair:
-    """What the sides are called in files beside those whose `fields` are known: the same, or as where nobody says."""
+    """Return the field names of further files, given the main files' `fields`: the same if present, or else the
+    defaults."""
 
     def first(fields: Pair) -> Row | None:
         reader = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=languages)
@@ -167,7 +168,7 @@ def fields_for(files: Sequence[Path], fields: Pair, languages: Pair) -> Pair:
 
 
 def _check_order(files: Sequence[Path], languages: Pair) -> None:
-    """Raises ConfigError for two text files whose endings say that the target comes first."""
+    """Raise ConfigError for two text files whose names say that the target comes first."""
     endings = [unpacked(path).suffix[1:] for path in files if kind_of(path) == "text"]
     codes = [short_code(ending) for ending in endings if is_language(ending)]
     if len(set(codes)) == 2 and codes[::-1] == [*map(short_code, languages)]:
@@ -179,9 +180,9 @@ def _check_order(files: Sequence[Path], languages: Pair) -> None:
 
 
 def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
-    """Usable pairs in the files that a corpus is trained on, further and synthetic ones too, counted up to `at_most`.
+    """Count the usable training pairs, including further and synthetic ones, up to `at_most`.
 
-    None where there are no files: of the shipped corpus, and where none are named. Raises DataError.
+    None if there are no files: for the corpus that ships with repose, and if none are named. Raises DataError.
     """
     if corpus.name == PHRASEBOOK or not (corpus.name or corpus.train):
         return None
@@ -191,18 +192,18 @@ def num_training_pairs(corpus: CorpusConfig, *, at_most: int) -> int | None:
 
 
 class SideOfCorpus(NamedTuple):
-    """What is known of the sources, or of the targets, that a corpus is trained on."""
+    """Where a corpus's training sources (or targets) come from, and their language."""
 
     place: str
     """A file, or a column or field of one."""
     language: str
-    """Its code; "und" where nothing says."""
+    """Language code; "und" if unknown."""
     is_detected: bool
-    """Whether the lines say it, and neither a name nor a setting."""
+    """True if the language was detected from the lines, as neither names nor settings state it."""
 
 
 def sides_of(corpus: CorpusConfig, detected: Pair) -> tuple[SideOfCorpus, SideOfCorpus]:
-    """Source and target of a corpus with files. Raises DataError."""
+    """Return the source and target side of a corpus with files. Raises DataError."""
     places = reader_of(corpus, files_of(corpus)["train"], "train").sides
     src, tgt = (
         SideOfCorpus(place, found if named == UNKNOWN else named, named == UNKNOWN != found)
@@ -212,7 +213,7 @@ def sides_of(corpus: CorpusConfig, detected: Pair) -> tuple[SideOfCorpus, SideOf
 
 
 def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
-    """Which way a model translates that learns from these files, as a sentence; None where there are none."""
+    """Say in which direction a model trained on these files translates; None without files."""
     corpus = experiment.corpus
     if not TASK_SETTINGS[experiment.training.task].translates or not files_of(corpus):
         return None
@@ -230,7 +231,7 @@ def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
 
 
 class Example(NamedTuple):
-    """A pair of a corpus, to look at."""
+    """A pair of a corpus to show."""
 
     place: str
     """ "line", "row" or "unit"."""
@@ -240,7 +241,7 @@ class Example(NamedTuple):
 
 
 def examples_of(corpus: CorpusConfig, num_pairs: int) -> list[Example]:
-    """Training pairs from the beginning, the middle and the end of the first so many. Raises DataError."""
+    """Return training pairs from the beginning, middle and end of the first `num_pairs`. Raises DataError."""
     reader = reader_of(corpus, files_of(corpus)["train"], "train")
     pairs = ((number, row) for number, row in enumerate(reader.rows(), 1) if not isinstance(row, str))
     chosen = (0, num_pairs // 2, num_pairs - 1)
@@ -249,7 +250,7 @@ def examples_of(corpus: CorpusConfig, num_pairs: int) -> list[Example]:
 
 
 def check_files(corpus: CorpusConfig) -> CorpusCheck:
-    """Look all files of pairs over that are trained on or held out (`repose.data.check`).
+    """Check all files of training and held-out pairs (`repose.data.check`).
 
     Raises DataError and ConfigError.
     """
@@ -259,14 +260,14 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     check = check_corpus(sets, identify, languages_of(corpus))
     if corpus.splits == "given":
         return check
-    # Sets that are put together may have sentences in common.
+    # Sets that are merged may share sentences.
     in_common = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
     found = [one for one in check.findings if one.kind not in in_common]
     return replace(check, findings=tuple(found))
 
 
 def shaping_settings(experiment: Experiment) -> str:
-    """Every setting that the key of a prepared corpus may depend on: those that have all in common share it."""
+    """Return all settings that a prepared corpus depends on; runs with equal ones share it."""
     read = ("task", "max_src_tokens", "max_tgt_tokens", "long_pairs", "init_from")
     of_training = {name: getattr(experiment.training, name) for name in read}
     return json.dumps([asdict(experiment.corpus), asdict(experiment.tokenizer), of_training], sort_keys=True)

@@ -1,4 +1,4 @@
-"""The corpus that a run was trained on, as it was then."""
+"""The corpus that a run was trained on, as it was at the time."""
 
 import io
 import zipfile
@@ -22,15 +22,16 @@ from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, publish
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
 
 TRAINED_ON_SHARE = 0.05
-"""Share of a set's sources that a model was trained on, from which on it is said: "Thank you." may be in any two texts.
+"""Report it if a model was trained on at least this share of a set's sources; "Thank you." may occur in any two texts.
 """
 
 
 def corpus_of(run: RunFolder, split: str) -> CorpusData:
-    """The corpus that a run was trained on, prepared again where it is not in the cache any more; for one of its sets.
+    """Return the corpus that a run was trained on, for one of its sets; prepare it again if it is no longer in the
+    cache.
 
-    Raises CheckpointError where the run is damaged, and DataError where the corpus's files have changed since, so that
-    other sentences would be measured, or held out: those might have been trained on.
+    Raises CheckpointError if the run is damaged, and DataError if the corpus's files have changed since: other
+    sentences would be held out, which the model may have been trained on.
     """
     config = run.config()
     kept = kept_corpus(config.data)
@@ -45,16 +46,16 @@ def corpus_of(run: RunFolder, split: str) -> CorpusData:
 
 
 class TrainedOn(NamedTuple):
-    """The sources that a model has learnt from, translations aside, and those that the model it began with had."""
+    """Hashes of the sources that a model was trained on, including those of its initial model."""
 
     hashes: NDArray[np.uint64]
-    """(N,), in order (`data.splits.same_sentence`)."""
+    """(N,), sorted (`data.splits.same_sentence`)."""
     is_all: bool
-    """Whether it is known of all models on the way."""
+    """False if the sources of an initial model are unknown."""
 
     @classmethod
     def of(cls, folder: Path) -> "TrainedOn":
-        """As a run recorded it, or by its corpus in the cache; nothing is known of a model directory alone."""
+        """Read what a run recorded, or its corpus in the cache; a model directory alone records nothing."""
         run, nothing = RunFolder(folder), cls(np.zeros(0, np.uint64), is_all=False)
         try:
             with np.load(io.BytesIO(read_file(run.trained_on_file)), allow_pickle=False) as arrays:
@@ -69,14 +70,14 @@ class TrainedOn(NamedTuple):
         return nothing if data is None else cls(_hashes(data), is_all=config.experiment.training.init_from is None)
 
     def counts(self, *sets: Iterable[str]) -> list[int]:
-        """How many sources of each set are among them."""
+        """Count the sources of each set that are among them."""
         known = set(self.hashes.tolist())
         return [sum(same_sentence(source) in known for source in sources) for sources in sets]
 
 
 def record_trained_on(run: RunFolder, data: CorpusData, start: str | None) -> None:
-    """Keep what a run's model learns from, which began with the model `start`, where it is sentence pairs. Raises
-    WriteError."""
+    """Record which sources a run's model, which started from the model `start`, is trained on; for sentence pairs only.
+    Raises WriteError."""
     if run.trained_on_file.exists() or not data.has_text("train"):
         return
     before = TrainedOn(np.zeros(0, np.uint64), is_all=True) if start is None else TrainedOn.of(Path(start))
@@ -86,7 +87,7 @@ def record_trained_on(run: RunFolder, data: CorpusData, start: str | None) -> No
 
 
 def _hashes(data: CorpusData) -> NDArray[np.uint64]:
-    """Of the sources of all pairs to train on, further and synthetic ones too, in order."""
+    """Return the sorted hashes of all training sources, including further and synthetic pairs."""
     text = data.folder / "text"
     parts = sorted(path.stem for path in text.glob("*.src") if path.stem not in SCORED_SPLITS)
     sources = (source for part in parts for source, _ in TextPairs(text, part))
@@ -94,7 +95,7 @@ def _hashes(data: CorpusData) -> NDArray[np.uint64]:
 
 
 def _with_own_tokenizers(run: RunFolder, experiment: Experiment) -> Experiment:
-    """With the model's copies of ready tokenizers: the files or the model that they came from may be gone."""
+    """Replace ready tokenizers by the model's copies, because the original files may be gone."""
     if experiment.training.init_from is None and experiment.tokenizer.src_file is None:
         return experiment
     src, tgt = tokenizer_paths(run.path)
@@ -112,8 +113,8 @@ def _same_sets(data: CorpusData, config: RunConfig, split: str) -> bool:
 
 
 def text_of_run(run: RunFolder, split: str) -> tuple[list[str], list[str]]:
-    """Sources and references of a set: the run's own as in its training, or another of its published corpus. Raises
-    what `corpus_of` and `published_text` raise."""
+    """Return sources and references of a set: the run's own set, or another one of its published corpus. Raises what
+    `corpus_of` and `published_text` raise."""
     corpus = run.config().experiment.corpus
     is_own = split in SPLITS or corpus.name in (None, PHRASEBOOK)
     return corpus_of(run, split).text(split) if is_own else published_text(corpus, split)

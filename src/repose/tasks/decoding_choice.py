@@ -1,4 +1,4 @@
-"""How a model is best searched: beam, length penalty and repeats, chosen on the validation set, never on a test set."""
+"""Choose how to decode with a model, on the validation set, never on a test set: beam, length penalty, repeats."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,51 +17,51 @@ from repose.evaluation.significance import resample
 from repose.system.terminal import Say
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
-"""Those that are tried. Models of little data end too early, and want high ones."""
+"""Length penalties to try. Models trained on little data stop too early, so high values help them."""
 FIRST_PENALTY = 1.0
-"""That which is taken unless another is better beyond chance: on validation sets of little data, none is better on
-average (docs/little-data-experiments.md)."""
+"""Used unless another value is significantly better: on validation sets of little data, no value is better on average
+(docs/little-data-experiments.md)."""
 RESAMPLES = 1000
 NO_REPEAT = 5
-"""Tokens in a row that are then never said twice. Models of little data say the same again and again."""
+"""Length of n-grams that may not be repeated, if that helps. Models trained on little data often repeat themselves."""
 GAIN = 0.2
-"""BLEU that this must gain, the mean of greedy search and the best beam: a sentence that is translated alone takes
-longer with it."""
+"""BLEU that forbidding repeats must gain, as the mean of greedy search and the best beam, because a sentence that is
+translated alone takes longer with it."""
 FEWEST = 50
-"""Validation sentences below which a fine-tuning searches as the model that it began with."""
+"""With fewer validation sentences than this, a fine-tuned model takes its initial model's settings."""
 SENTENCES = 500
-"""Of the validation set, from the first on."""
+"""Number of validation sentences to use, from the first on."""
 _SAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
 class DecodingTrial:
-    """One way to search, and what it is worth."""
+    """One way to decode, and its score."""
 
     beam_size: int
     length_penalty: float
     bleu: float
-    """Of the validation sentences, in percent."""
+    """BLEU on the validation sentences, in percent."""
     no_repeat_ngram_size: int = 0
     deviation: float = 0.0
-    """Standard deviation of its lead over the beam with `FIRST_PENALTY`, over resamples of the sentences."""
+    """Standard deviation, over resampled sentences, of its lead over the beam with `FIRST_PENALTY`."""
 
 
 @dataclass(frozen=True)
 class DecodingChoice:
-    """What was tried, and what to do."""
+    """The ways to decode that were tried, and the choice."""
 
     trials: tuple[DecodingTrial, ...]
-    """Greedy search first, and what may repeat itself before what may not."""
+    """Greedy search first; trials that allow repeats before those that do not."""
 
     @classmethod
     def from_json(cls, trials: Iterable[Mapping[str, Any]]) -> "DecodingChoice":
-        """The choice that `to_json` gave."""
+        """Parse the result of `to_json`."""
         return cls(tuple(DecodingTrial(**trial) for trial in trials))
 
     @property
     def no_repeat_ngram_size(self) -> int:
-        """That of the first trial, or another that was tried, where it gains `GAIN`."""
+        """The first trial's value, or the other value that was tried, if it gains at least `GAIN`."""
         usual = self.trials[0].no_repeat_ngram_size
         bleu = {(t.beam_size, t.length_penalty): t.bleu for t in self.trials if t.no_repeat_ngram_size == usual}
         others = [trial for trial in self.trials if trial.no_repeat_ngram_size != usual]
@@ -70,7 +70,7 @@ class DecodingChoice:
 
     @property
     def best(self) -> DecodingTrial:
-        """Greedy search, or the best beam where it has more BLEU, with this `no_repeat_ngram_size`."""
+        """Greedy search, or the best beam if its BLEU is higher, with the chosen `no_repeat_ngram_size`."""
         size = self.no_repeat_ngram_size
         greedy = next(t for t in self.trials if t.beam_size == 1 and t.no_repeat_ngram_size == size)
         beam = best_beam(t for t in self.trials if t.no_repeat_ngram_size == size)
@@ -78,8 +78,8 @@ class DecodingChoice:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Beam, length penalty and repeats; where greedy search is best, the penalty is the best one of the beam. Where
-        nothing tells penalties apart, since no beam was tried or none gives any BLEU, it is the usual one."""
+        """The chosen beam, length penalty and repeats. If greedy search is best, the penalty is that of the best beam.
+        If no beam was tried, or none has any BLEU, the penalty is the default."""
         beam = best_beam(t for t in self.trials if t.no_repeat_ngram_size == self.no_repeat_ngram_size)
         return {
             "beam_size": self.best.beam_size,
@@ -88,14 +88,14 @@ class DecodingChoice:
         }
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The trials."""
+        """Return the trials as JSON values."""
         return [asdict(trial) for trial in self.trials]
 
 
 def best_beam(trials: Iterable[DecodingTrial]) -> DecodingTrial | None:
-    """Of the beams that give any BLEU, that with `FIRST_PENALTY`, unless the one of the highest BLEU leads it by more
-    than one standard deviation of the lead (the one-standard-error rule: Breiman et al. 1984, section 3.4.3): on a few
-    hundred sentences, the highest of four figures is often so by chance."""
+    """Return the best beam with any BLEU: the one with `FIRST_PENALTY`, unless the highest BLEU leads it by more than
+    one standard deviation of the lead (one-standard-error rule: Breiman et al. 1984, section 3.4.3). On a few hundred
+    sentences, the highest of four figures is often highest by chance."""
     beams = [trial for trial in trials if trial.beam_size > 1 and trial.bleu > 0]
     if not beams:
         return None
@@ -105,7 +105,7 @@ def best_beam(trials: Iterable[DecodingTrial]) -> DecodingTrial | None:
 
 
 def searches(asked: DecodingConfig) -> list[int]:
-    """The beam of each search that `choose_decoding` makes, of every one of its sentences."""
+    """Return the beam size of each search that `choose_decoding` runs."""
     beams = [asked.beam_size] * len(LENGTH_PENALTIES) * (asked.beam_size > 1)
     again = [1, *beams[:1]] * (not asked.no_repeat_ngram_size)
     return [1, *beams, *again]
@@ -119,8 +119,8 @@ def choose_decoding(
     say: Say = lambda _: None,
 ) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
-    `asked` forbids repeats already, greedy search and the best beam with `NO_REPEAT`. What the translator usually does
-    makes no difference: it may be what an earlier choice left. Says every half minute how many were tried."""
+    `asked` already forbids repeats, greedy search and the best beam with `NO_REPEAT`. The translator's own settings are
+    ignored, because an earlier choice may have set them. Reports progress every half minute."""
     usual, some = asked.no_repeat_ngram_size, references[:SENTENCES]
     lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
     scored = References(some, lowercase=lowercase, tokenize=tokenize)

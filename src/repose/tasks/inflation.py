@@ -1,17 +1,17 @@
-"""The warning about scores of text that is not as people write it: tokenised, or with entities."""
+"""Warning about scores that are inflated because the text is tokenised or has entities."""
 
 from collections.abc import Mapping
 from typing import Any
 
 _DIFFERS = 0.1
-"""BLEU."""
+"""In BLEU."""
 
 
 def inflated(scores: Mapping[str, Any], *, figures: bool = True) -> str:
-    """A sentence about the scores of a run (`scores.<split>.json`) whose BLEU is inflated; "" for others.
+    """Return a warning for a run's scores (`scores.<split>.json`) if their BLEU is inflated, or "".
 
-    Which are so is decided where they are scored: they have `bleu_detokenised` beside `bleu`. Where the two hardly
-    differ, there is nothing to warn of. `figures`: with both.
+    Such scores have `bleu_detokenised` beside `bleu`. If both are nearly equal, there is no warning. `figures`: include
+    both values.
     """
     both = {
         name: (found["bleu"]["value"], found["bleu_detokenised"]["value"])

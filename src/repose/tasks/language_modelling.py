@@ -1,4 +1,4 @@
-"""Language modelling: blocks of a text, a decoder without an encoder, cross-entropy of every next token, and bits."""
+"""Language modelling: blocks of text, a decoder without an encoder, cross-entropy of the next token, scores in bits."""
 
 import math
 import sys
@@ -29,26 +29,26 @@ from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.validation import validate
 
 SAMPLED_TOKENS = 2000
-"""Tokens, at least, that are also predicted one by one: each takes a pass over its block up to there."""
+"""Minimum number of tokens that are also predicted one by one, each by a pass over its block up to there."""
 _PASS_TOKENS = 1 << 14
-"""Tokens of one pass over several beginnings of a block, at most, but for a single one that is longer."""
+"""Maximum tokens of one pass over several prefixes of a block, unless a single prefix is longer."""
 _MOST_NATS = math.log(sys.float_info.max)
-"""Above it, a perplexity is no number."""
+"""Above this, a perplexity overflows."""
 
 
 class BlockBatch(NamedTuple):
     """Blocks as tensors."""
 
     ids: Tensor
-    """(B, T) input."""
+    """(B, T): input ids."""
     labels: Tensor
-    """(N,) the token after each real token of `ids`, in row-major order."""
+    """(N,): the token after each real token of `ids`, in row-major order."""
     label_positions: Tensor | None = None
-    """(N,) the position in `ids.flatten()` that each label belongs to; None: each real token of `ids` has a label."""
+    """(N,): index in `ids.flatten()` of each label's position; None if each real token of `ids` has a label."""
 
 
 class LanguageModellingTask(FileTask):
-    """Blocks of a text (`repose.data.text_blocks`). Losses are per token, END included."""
+    """Language modelling on blocks of text (`repose.data.text_blocks`). Losses are per token, including END."""
 
     name = "language_modelling"
     kind = ModelKind(
@@ -64,7 +64,7 @@ class LanguageModellingTask(FileTask):
     )
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
-        """Tokenizer and blocks of a text file per set."""
+        """Write the tokenizer, and the blocks of each set's text file."""
         files, max_tokens = one_file_per_set(experiment, self.file_kind), experiment.training.max_tgt_tokens
         tokenizer = one_tokenizer(experiment.tokenizer, Documents(files["train"]), folder)
         yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens"
@@ -80,7 +80,7 @@ class LanguageModellingTask(FileTask):
     def bucketed_micro_batch(
         self, examples: TextBlocks, indices: NDArray[np.int64], device: torch.device
     ) -> BlockBatch:
-        """The same with blocks of padding alone, padding at the ends, and spare labels."""
+        """Return the micro-batch with additional blocks of padding, padding at the ends, and spare labels."""
         ids, labels = examples.batch(indices)
         return BlockBatch(*to_device(bucketed_targets(ids, labels, examples.longest_tgt), device))
 
@@ -94,7 +94,7 @@ class LanguageModellingTask(FileTask):
         return cross_entropy(hidden, output.weight, output.bias, batch.labels, label_smoothing=config.label_smoothing)
 
     def token_losses(self, model: LanguageModel, batch: BlockBatch) -> tuple[Tensor, Tensor]:
-        """Of every token, given the text's own earlier ones in its block."""
+        """Return every token's loss given the block's true earlier tokens, and whether it is predicted correctly."""
         return token_losses(model.hidden(batch.ids), model.output.weight, model.output.bias, batch.labels)
 
     def card(self, experiment: Experiment) -> Card:
@@ -108,27 +108,26 @@ class LanguageModellingTask(FileTask):
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
-        """Language, and the longest block."""
+        """Return the language and the longest block."""
         return {"lang": experiment.corpus.tgt_lang, "max_tokens": experiment.training.max_tgt_tokens}
 
     def write_ids(self, path: Path, loaded: SavedModel[LanguageModel], folder: Path) -> None:
-        """A text in blocks as long as those that the model was trained on."""
+        """Write a text in blocks of the length that the model was trained with."""
         max_tokens = loaded.config.get("max_tokens")
         if not isinstance(max_tokens, int) or not 1 <= max_tokens <= loaded.model.architecture.max_length:
             raise CheckpointError("config.json of the model has no usable max_tokens: save or copy the model again")
         write_blocks(Documents(path), loaded.tokenizers[0], folder, max_tokens=max_tokens)
 
     def measure(self, loaded: SavedModel[LanguageModel], ids: Path) -> Measured:
-        """Figures of a model on a text, each token given the earlier ones of its block.
+        """Evaluate a model on a text, each token given the earlier ones of its block.
 
-        `tf_loss`, `tf_accuracy`, `bits_per_token`, `perplexity` and, where the tokenizer keeps all of the text,
-        `bits_per_byte` (comparable between tokenizers) are of every token, in one pass over each block. A perplexity
-        too large for a number (above 709 nats) is left out.
+        `tf_loss`, `tf_accuracy`, `bits_per_token`, `perplexity` and, if the tokenizer keeps all of the text,
+        `bits_per_byte` (comparable between tokenizers) are over all tokens, in one pass per block. A perplexity that
+        overflows (above 709 nats) is left out.
 
-        `stepwise_bits_per_token` is what the model can really do: token by token, each predicted by a pass that is
-        given nothing but the tokens before it; of a sample of blocks with `SAMPLED_TOKENS` tokens.
-        `sampled_bits_per_token` is that of one pass on the same tokens. They are equal, up to rounding, exactly if the
-        model does not look ahead.
+        `stepwise_bits_per_token` is the honest figure: each token is predicted by a pass that only gets the tokens
+        before it, on a sample of blocks with `SAMPLED_TOKENS` tokens. `sampled_bits_per_token` is from one pass over
+        the same tokens. Both are equal, up to rounding, exactly if the model does not look ahead.
         """
         model, blocks = loaded.model, self.open(ids)
         device = next(model.parameters()).device
@@ -156,7 +155,7 @@ class LanguageModellingTask(FileTask):
 
 @torch.no_grad()
 def _bits_of_sample(model: LanguageModel, blocks: TextBlocks, device: torch.device) -> tuple[float, float]:
-    """Bits per token in one pass and step by step. The sample is the same for every model of a text and tokenizer."""
+    """Return bits per token in one pass and step by step. The sample depends only on the text and the tokenizer."""
     order = Permutation(len(blocks), "repose stepwise 1")
     one_pass = by_steps = 0.0
     number = 0
@@ -171,9 +170,9 @@ def _bits_of_sample(model: LanguageModel, blocks: TextBlocks, device: torch.devi
 
 
 def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
-    """-log p of each label, in nats, by a pass over nothing but the tokens up to it: (T,), as both inputs."""
+    """Return -log p of each label (T,), in nats, each by a pass over only the tokens before it."""
     length, found = len(ids), list[Tensor]()
-    num_rows = max(1, _PASS_TOKENS // length)  # all at once would take memory with the square of the length
+    num_rows = max(1, _PASS_TOKENS // length)  # all at once would take memory of order length²
     for begin in range(0, length, num_rows):
         end = min(begin + num_rows, length)
         rows = model.hidden(ids[:end].expand(end - begin, end).tril(begin))
@@ -185,7 +184,7 @@ def stepwise(model: LanguageModel, ids: Tensor, labels: Tensor) -> Tensor:
 def _nll(model: LanguageModel, hidden: Tensor, labels: Tensor) -> Tensor:
     return (
         token_losses(hidden, model.output.weight, model.output.bias, labels)[0].cpu().double()
-    )  # not all devices have it
+    )  # not all devices have double precision
 
 
 TASK = LanguageModellingTask()

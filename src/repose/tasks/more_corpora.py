@@ -1,7 +1,7 @@
-"""What else is trained on beside the pairs of a corpus: further corpora, and synthetic pairs, each with its tag.
+"""Further corpora and synthetic pairs to train on, each with its tag.
 
-Their texts lie beside the corpus's own in a prepared folder, as `also0`, `also1`, ..., `synthetic`. Pairs of which a
-side stands in the validation or test set are left out: a related language's corpus may well translate the same talks.
+Their texts are in the prepared folder, as `also0`, `also1`, ..., `synthetic`. Pairs with a side that is in the
+validation or test set are left out, because a related language's corpus may well translate the same talks.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from repose.tasks.corpus_files import parts_of, reader_of
 
 
 def write_parts(corpus: CorpusConfig, folder: Path) -> Iterator[str]:
-    """Writes their texts beside those of the sets; yields sentences about what was dropped. Raises DataError."""
+    """Write their texts to the prepared folder; yield sentences about what was dropped. Raises DataError."""
     parts = parts_of(corpus)
     if not parts:
         return
@@ -50,13 +50,13 @@ def _without(pairs: Iterable[Pair], held_out: set[int], left_out: Counter[str]) 
 
 
 def training_pairs(corpus: CorpusConfig, folder: Path) -> Iterator[Pair]:
-    """All pairs that are trained on, with their tags (`repose.data.tags`)."""
+    """Yield all training pairs, with their tags (`repose.data.tags`)."""
     tags = {"train": corpus.tag, **{part.name: part.tag for part in parts_of(corpus)}}
     return chain.from_iterable(tag_pairs(TextPairs(folder, name), tag) for name, tag in tags.items())
 
 
 def training_text(corpus: CorpusConfig, folder: Path) -> tuple[Iterator[str], Iterator[str]]:
-    """Source and target sentences of all pairs that are trained on."""
+    """Return the source and the target sentences of all training pairs."""
     names = ["train", *(part.name for part in parts_of(corpus))]
 
     def side(number: int) -> Iterator[str]:
@@ -68,10 +68,10 @@ def training_text(corpus: CorpusConfig, folder: Path) -> tuple[Iterator[str], It
 def mixture(
     examples: PairDataset, tokenizer: Tokenizer, config: TrainingConfig, synthetic_tag: str | None
 ) -> Mixture | None:
-    """The pairs that each epoch reads; None where it is every pair once.
+    """Return a function from an epoch's number to the pairs that it reads; None if every epoch reads each pair once.
 
-    Corpora are told apart by their tags. Real ones have the shares of `corpus_temperature`, `upsample` times; of the
-    synthetic ones every pair is read once.
+    Corpora are distinguished by their tags. Real ones are sampled with `corpus_temperature`, `upsample` times; every
+    synthetic pair is read once.
     """
     if config.corpus_temperature == 1 and config.upsample == 1:
         return None
@@ -87,7 +87,7 @@ def mixture(
 
 
 def _groups(examples: PairDataset, tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """(N,): the id of each source's tag, 0 where it has none."""
+    """Return the id of each source's tag (N,), 0 if it has none."""
     starts = examples.columns.offsets["src"][:-1]
     second = np.asarray(examples.columns.values["src"][starts + 1], dtype=np.int64)
     return np.where(np.isin(second, list(tokenizer.tags.values())), second, 0)

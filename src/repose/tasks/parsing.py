@@ -1,4 +1,4 @@
-"""Dependency parsing: trees, the encoder with a biaffine head, cross-entropy of heads and labels, and attachment."""
+"""Dependency parsing: trees, an encoder with a biaffine head, cross-entropy of heads and labels, attachment scores."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -32,23 +32,23 @@ SENTENCES_AT_A_TIME = 64
 
 
 class TreeBatch(NamedTuple):
-    """Sentences as tensors; columns of words begin with ROOT's."""
+    """Sentences as tensors; the first word column is ROOT."""
 
     src: Tensor
-    """(B, S) subwords."""
+    """(B, S): subword ids."""
     first: Tensor
-    """(B, W) column of `src` of each word's first subword, -1 for padding."""
+    """(B, W): column of `src` with each word's first subword, -1 for padding."""
     heads: Tensor
-    """(B, W) column of each word's head."""
+    """(B, W): column of each word's head."""
     labels: Tensor
-    """(B, W) number of each word's label."""
+    """(B, W): index of each word's label."""
 
 
 class Parse(NamedTuple):
-    """The tree that a parser gives a sentence: of each word its head, 0 being ROOT, and the number of its label."""
+    """A predicted tree: each word's head (0 is ROOT) and the index of its label."""
 
     sentence: int
-    """Place in the treebank."""
+    """Index in the treebank."""
     heads: list[int]
     labels: list[int]
 
@@ -61,14 +61,14 @@ def _parser(architecture: Architecture, config: Mapping[str, Any]) -> Parser:
 
 
 class ParsingTask(FileTask):
-    """Dependency trees (`repose.data.treebank`). Losses are per word."""
+    """Parsing of dependency trees (`repose.data.treebank`). Losses are per word."""
 
     name = "parsing"
     kind = ModelKind("parsing", {TOKENIZER: "vocab_size"}, _parser)
     file_kind = "CoNLL-U"
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
-        """Tokenizer, labels and trees of a CoNLL-U file per set."""
+        """Write the tokenizer, the labels, and the trees of each set's CoNLL-U file."""
         trees = {split: Trees(path) for split, path in one_file_per_set(experiment, self.file_kind).items()}
         forms = chain.from_iterable(tree.forms for tree in trees["train"])
         tokenizer, labels = one_tokenizer(experiment.tokenizer, forms, folder), label_inventory(trees["train"])
@@ -98,7 +98,8 @@ class ParsingTask(FileTask):
         )
 
     def check_own_start(self, loaded: SavedModel[Parser], job: TrainingJob) -> None:
-        """The labels must be the same: they are rows of the model's weights, in the order of their names."""
+        """Raise CheckpointError unless the labels are the same: they are rows of the model's weights, sorted by
+        name."""
         if loaded.config["labels"] != self.open(job.train_data).labels:
             raise CheckpointError(
                 f"training.init_from = {job.training.init_from!r} has other labels than the treebank to train on: "
@@ -106,7 +107,7 @@ class ParsingTask(FileTask):
             )
 
     def check_sets(self, experiment: Experiment, data: CorpusData) -> None:
-        """No sentence may be left out of what is measured, however long."""
+        """Raise DataError for a sentence too long for the model: none may be left out of an evaluation."""
         limit = experiment.architecture.max_length
         for split in dict.fromkeys(("valid", data.measured)):
             longest = int(self.open(data.ids(split)).src_lengths.max(initial=0))
@@ -123,18 +124,18 @@ class ParsingTask(FileTask):
         return TokenSums(loss, loss.detach(), correct.sum().double())
 
     def token_losses(self, model: Parser, batch: TreeBatch) -> tuple[Tensor, Tensor]:
-        """Of each word: -log p(head) - log p(label | head), over all words and ROOT, in nats (Dozat and Manning 2017,
-        3.3: the losses are summed); and whether the most probable head and, at the right head, the most probable label
-        are right. No tree is sought."""
+        """Return each word's -log p(head) - log p(label | head), over all words and ROOT, in nats (Dozat and Manning
+        2017, 3.3: the losses are summed); and whether the most probable head, and the most probable label at the right
+        head, are both right. This does not search for a tree."""
         words = model.words(batch.src, batch.first)
         arcs, labels = model.arcs(words), words.packing.pad(model.labels(words, batch.heads.clamp(min=0)))
-        is_word = batch.first > 0  # ROOT's is 0
+        is_word = batch.first > 0  # 0 for ROOT
         arcs, labels, heads, names = arcs[is_word], labels[is_word], batch.heads[is_word], batch.labels[is_word]
         nll = F.cross_entropy(arcs, heads, reduction="none") + F.cross_entropy(labels, names, reduction="none")
         return nll, (arcs.argmax(1) == heads) & (labels.argmax(1) == names) & (names > 0)
 
     def write(self, folder: Path, model: Parser, job: TrainingJob, extra: Mapping[str, object]) -> None:
-        """The labels' names go with the model."""
+        """Write the model directory, with the names of the labels."""
         super().write(folder, model, job, {"labels": self.open(job.train_data).labels, **extra})
 
     def card(self, experiment: Experiment) -> Card:
@@ -151,12 +152,12 @@ class ParsingTask(FileTask):
         return {"lang": experiment.corpus.src_lang}
 
     def write_ids(self, path: Path, loaded: SavedModel[Parser], folder: Path) -> None:
-        """All trees, however long."""
+        """Write all trees, however long."""
         write_treebank(Trees(path), loaded.tokenizers[0], loaded.config["labels"], folder, max_tokens=None)
 
     def measure(self, loaded: SavedModel[Parser], ids: Path) -> Measured:
-        """Attachment of every word, punctuation included, on gold tokens; the trees are hypotheses,
-        a line per sentence with head:label for each word."""
+        """Return attachment scores over all words, including punctuation, on gold tokens. The hypotheses are the trees,
+        one line per sentence with head:label for each word."""
         treebank = self.open(ids)
         with one_thread():
             parses = sorted(self.parse(loaded.model, treebank))
@@ -176,7 +177,7 @@ class ParsingTask(FileTask):
 
     @torch.no_grad()
     def parse(self, model: Parser, treebank: Treebank) -> Iterator[Parse]:
-        """The best tree of each sentence by log p(head), and on its arcs the best labels; in no order."""
+        """Yield each sentence's best tree by log p(head), with the best label on each arc; in arbitrary order."""
         model.eval()
         device = next(model.parameters()).device
         by_length = np.argsort(treebank.src_lengths, kind="stable")
@@ -189,21 +190,22 @@ class ParsingTask(FileTask):
             heads = torch.zeros_like(batch.heads)
             for row, tree in enumerate(trees):
                 heads[row, 1 : len(tree) + 1] = torch.tensor(tree, device=device)
-            # Label 0 stands for labels unknown to training.
+            # Label 0 stands for labels that are not in the training set.
             labels = words.packing.pad(model.labels(words, heads))[:, :, 1:].argmax(2) + 1
             for index, tree, row in zip(indices.tolist(), trees, labels.tolist(), strict=True):
                 yield Parse(index, tree, row[1 : len(tree) + 1])
 
 
 def attachment(parses: Sequence[Parse], treebank: Treebank) -> dict[str, Figure]:
-    """UAS and LAS: percent of words whose head, or head and full label, is right; punctuation counts as any word."""
+    """Return UAS and LAS: the percentage of words, including punctuation, with the right head, or head and full
+    label."""
     right, named = _right(parses, treebank)
     unit = f"percent of {len(right):,} words"
     return {"uas": Figure(100 * float(right.mean()), unit), "las": Figure(100 * float(named.mean()), unit)}
 
 
 def _right(parses: Sequence[Parse], treebank: Treebank) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Of each word, one sentence after the other: whether its head is right, and whether its label is, too."""
+    """Return, for the words of all sentences in order, whether the head is right, and whether head and label are."""
     places: NDArray[np.int64] = np.array([p.sentence for p in parses])
     heads, labels = (treebank.columns.flat(name, places) for name in ("heads", "labels"))
     right = heads == np.concatenate([p.heads for p in parses])
@@ -211,13 +213,13 @@ def _right(parses: Sequence[Parse], treebank: Treebank) -> tuple[NDArray[np.bool
 
 
 def best_tree(scores: NDArray[np.floating]) -> list[int]:
-    """The tree with the greatest sum of `scores[word, head]`, (n + 1, n + 1), as heads of words 1 .. n, 0 being ROOT.
+    """Return the tree with the greatest sum of `scores[word, head]`, (n + 1, n + 1), as the heads of words 1 .. n (0 is
+    ROOT).
 
-    A maximum spanning arborescence in which ROOT has exactly one child. Row 0 and the diagonal mean nothing. Where the
-    words' best heads together are a tree, nothing can be better. Else Edmonds' algorithm (McDonald et al. 2005;
-    networkx) seeks the best arborescence. To have one root, every arc from ROOT costs more than any two trees can
-    differ by, so that no tree has more of them than it must (Stanojevic and Cohen 2021). Raises ConfigError without the
-    library `networkx`.
+    This is a maximum spanning arborescence in which ROOT has exactly one child. Row 0 and the diagonal are ignored. If
+    the words' best heads form a tree, it is the best one. Otherwise, Edmonds' algorithm (McDonald et al. 2005;
+    networkx) finds the best arborescence. To get a single root, every arc from ROOT is made more expensive than any two
+    trees can differ by (Stanojevic and Cohen 2021). Raises ConfigError without the library `networkx`.
     """
     n = len(scores) - 1
     exact = np.array(scores, dtype=np.float64)

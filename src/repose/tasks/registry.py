@@ -1,4 +1,4 @@
-"""The tasks that can be trained, by name. Each is the module of that name with its `TASK`, loaded when it is needed."""
+"""The tasks that can be trained, by name. Each is a module of that name with a `TASK`, imported when needed."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def get_task(name: str) -> "Task":
-    """The task of that name (`training.task`). Raises ConfigError where there is none."""
+    """Return the task with this name (`training.task`). Raises ConfigError if there is none."""
     if name not in TASK_SETTINGS:
         raise ConfigError(unknown("task", name, list(TASK_SETTINGS)))
     task: Task = import_module(f"repose.tasks.{name}").TASK
@@ -23,8 +23,8 @@ def get_task(name: str) -> "Task":
 
 
 def task_of_model(folder: "Path") -> "Task":
-    """The task of the model in a model or run directory, or in an export to ONNX, which translates. Raises
-    CheckpointError, also for a task that is not known."""
+    """Return the task of the model in a model or run directory, or in an export to ONNX (always translation). Raises
+    CheckpointError, also for an unknown task."""
     if is_export(folder):
         return get_task(UNNAMED_TASK)
     try:

@@ -1,5 +1,5 @@
-"""Translation: sentence pairs, the encoder-decoder, and cross-entropy of the target tokens. How a model is measured
-stands in `repose.tasks.translation_scores`."""
+"""Translation: sentence pairs, the encoder-decoder, and cross-entropy of the target tokens.
+`repose.tasks.translation_scores` has the evaluation."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -51,27 +51,27 @@ from repose.training.loss import TokenSums, cross_entropy, token_losses
 from repose.training.r_drop import r_drop
 
 _USUAL = 98
-"""Percentile of the lengths of training sources beyond which a translator splits sentences: `benchmarks/splitting.py`,
-docs/own-corpus.md."""
+"""Percentile of training source lengths above which a translator splits sentences (`benchmarks/splitting.py`,
+docs/own-corpus.md)."""
 
 
 class PairBatch(NamedTuple):
     """Sentence pairs as tensors."""
 
     src: Tensor
-    """(B, S) token ids."""
+    """(B, S): source ids."""
     tgt: Tensor
-    """(B, T) decoder input."""
+    """(B, T): decoder input."""
     labels: Tensor
-    """(N,) the token after each real token of `tgt`, in row-major order."""
+    """(N,): the token after each real token of `tgt`, in row-major order."""
     tagged: Tensor | None = None
-    """(B,) 1 where a source begins with a tag, else 0; None: none does."""
+    """(B,): 1 if a source begins with a tag, else 0; None if none does."""
     label_positions: Tensor | None = None
-    """(N,) the position in `tgt.flatten()` that each label belongs to; None: each real token of `tgt` has a label."""
+    """(N,): index in `tgt.flatten()` of each label's position; None if each real token of `tgt` has a label."""
 
 
 class TranslationTask(Task):
-    """Sentence pairs (`repose.data.dataset`). Losses are per target token."""
+    """Translation of sentence pairs (`repose.data.dataset`). Losses are per target token."""
 
     name = "translation"
     kind = MODEL_KIND
@@ -85,7 +85,7 @@ class TranslationTask(Task):
         return PairDataset.open(folder)
 
     def micro_batch(self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device) -> PairBatch:
-        """Source, decoder input, and labels without their padding."""
+        """Return sources, decoder input, and labels without padding."""
         batch = examples.batch(indices)
         arrays = [batch.src, batch.tgt, batch.labels[batch.tgt != 0], *_tagged(batch.src, examples)]
         return PairBatch(*to_device(arrays, device))
@@ -93,7 +93,7 @@ class TranslationTask(Task):
     def bucketed_micro_batch(
         self, examples: PairDataset, indices: NDArray[np.int64], device: torch.device
     ) -> PairBatch:
-        """The same with pairs of padding alone, padding at the ends, and spare labels."""
+        """Return the micro-batch with additional pairs of padding, padding at the ends, and spare labels."""
         batch = examples.batch(indices)
         tgt, labels, label_positions = bucketed_targets(batch.tgt, batch.labels[batch.tgt != 0], examples.longest_tgt)
         src = pad_to(batch.src, (len(tgt), round_up_size(batch.src.shape[1], examples.longest_src)))
@@ -106,7 +106,7 @@ class TranslationTask(Task):
         return build(job.architecture, src_vocab_size=src, tgt_vocab_size=tgt, seed=seed, position_table=table)
 
     def sampler(self, examples: PairDataset, job: TrainingJob) -> Callable[[int], PairDataset]:
-        """The pairs, with `bpe_dropout` in other pieces in each epoch. They know which ids are tags."""
+        """Return the pairs, which know the ids of tags; with `bpe_dropout`, they are segmented anew in each epoch."""
         config, (src, tgt) = job.training, self.tokenizers(job)
         tags = tuple(src.tags.values())
         if not config.bpe_dropout:
@@ -117,11 +117,12 @@ class TranslationTask(Task):
         return lambda epoch: replace(drawn.epoch(config.seed, epoch), tags=tags)
 
     def mixture(self, examples: PairDataset, job: TrainingJob) -> Mixture | None:
-        """Several corpora in the shares that are asked for."""
+        """Mix several corpora in the requested shares."""
         return more_corpora.mixture(examples, self.tokenizers(job)[0], job.training, job.synthetic_tag)
 
     def training_loss(self, model: Transformer, batch: PairBatch, config: TrainingConfig) -> TokenSums:
-        """Cross-entropy of the labels, of two passes with `r_drop`; tokens are hidden with `word_dropout`."""
+        """Return the cross-entropy of the labels; over two passes with `r_drop`, with hidden tokens with
+        `word_dropout`."""
         src, tgt, labels, tagged, label_positions = batch
         twice = 2 if config.r_drop else 1
         if config.r_drop and label_positions is not None:
@@ -138,11 +139,12 @@ class TranslationTask(Task):
         return cross_entropy(hidden, output.weight, output.bias, labels, label_smoothing=smoothing)
 
     def token_losses(self, model: Transformer, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """Of every target token, given the reference's earlier ones."""
+        """Return every target token's loss given the reference's earlier tokens, and whether it is predicted
+        correctly."""
         return token_losses(model.hidden(batch.src, batch.tgt), model.output.weight, model.output.bias, batch.labels)
 
     def with_wrong_sources(self, batch: PairBatch) -> PairBatch:
-        """Each target with the source of the pair before it in the batch."""
+        """Give each target the source of the previous pair in the batch."""
         return batch._replace(src=batch.src.roll(1, 0))
 
     def card(self, experiment: Experiment) -> Card:
@@ -168,7 +170,7 @@ class TranslationTask(Task):
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:
-        """Languages and how to search."""
+        """Return languages and decoding settings."""
         src_lang, tgt_lang = languages_of(experiment.corpus)
         decoding = {name: getattr(experiment.decoding, name) for name in SETTINGS}
         corpus = experiment.corpus
@@ -180,9 +182,9 @@ class TranslationTask(Task):
         return {"src_lang": src_lang, "tgt_lang": tgt_lang, **tag, **more, "decoding": decoding}
 
     def seen(self, experiment: Experiment, data: CorpusData) -> Mapping[str, object]:
-        """The scripts of the sources, so that a translator can say what it has never seen, the characters that it puts
-        in the place of others, the tokens of the longest, and those beyond which it splits. What the model that it
-        began with has seen counts, too."""
+        """Return facts on the training sources, including those of the initial model: their scripts, so that a
+        translator can warn of others; characters to replace by others; the longest length in tokens; and the length
+        above which to split."""
         texts = data.folder / "text"
         names = ["train", *sorted(path.stem for path in texts.glob("also*.src"))]
 
@@ -204,16 +206,16 @@ class TranslationTask(Task):
         return found
 
     def validation_figures(self, experiment: Experiment, data: CorpusData) -> Evaluate | None:
-        """BLEU and chrF, where `bleu_every_epochs` is set or chrF decides."""
+        """Compute BLEU and chrF if `bleu_every_epochs` is set or weights are chosen by chrF."""
         c = experiment.training
         return partial(validation_scores, data) if c.bleu_every_epochs or c.best_by == "chrf" else None
 
     def validation_samples(self, data: CorpusData) -> Samples:
-        """Greedy translations of three sentences."""
+        """Return greedy translations of three sentences."""
         return partial(validation_samples, data)
 
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
-        """Greedy and with the experiment's beam; hypotheses go with the scores."""
+        """Evaluate greedily and with the experiment's beam; write hypotheses and scores."""
         records = RunFolder(folder).records(may_be_empty=True)
         means = over_validations(records, experiment.training.bleu_mean_over)
         if means:
@@ -221,17 +223,17 @@ class TranslationTask(Task):
             means = {"over_validations": {"num_sentences": num_sentences, **means}}
         beam_size, about = experiment.decoding.beam_size, dict(means)
         if experiment.decoding.length_penalty is None:
-            asked = asdict(experiment.decoding)  # which a training that starts from this model asks for again
+            asked = asdict(experiment.decoding)  # a training that starts from this model uses these again
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
                 say(f"choosing how to search, on {counted(min(len(sources), SENTENCES), 'validation sentence')}")
                 with load(folder, device, engine="torch") as translator, one_thread():
                     choice = choose_decoding(translator, sources, references, experiment.decoding, say)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
-            else:  # too few to choose by: as the model that it began with
+            else:  # too few sentences to choose by: use the initial model's settings
                 before = directory.read_config(Path(start)).get("decoding", {})
                 names = ("beam_size", "length_penalty", "no_repeat_ngram_size")
-                settings = {"length_penalty": LENGTH_PENALTY}  # where that model has not chosen either
+                settings = {"length_penalty": LENGTH_PENALTY}  # if that model has no chosen settings either
                 settings |= {name: before[name] for name in names if before.get(name) is not None}
             directory.change_config(folder, {"decoding": {**asked, **settings}, "decoding_asked": asked})
         measured = EvaluationSet(*data.text(data.measured), data.measured, is_pretokenized(experiment.corpus))
@@ -243,20 +245,20 @@ class TranslationTask(Task):
     def score_model(
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
     ) -> dict[str, Any]:
-        """On two aligned files, or on a set of the run's own corpus. Pairs that cannot be used are left out and counted
-        under `dropped`, by reason; under `input_warnings` stands what either side is instead of what the model reads
-        and writes, under `column_names` a first pair that may name columns, and under `trained_on` how many sources the
-        model was trained on, if these are many. An export to ONNX is measured on files alone."""
+        """Evaluate on two aligned files, or on a set of the run's own corpus; an export to ONNX on files only. Unusable
+        pairs are left out and counted by reason in `dropped`. `input_warnings` says if a side is not in the language
+        that the model reads or writes, `column_names` holds a first pair that looks like a header, and `trained_on` the
+        number of sources that the model was trained on, if it is large."""
         return score_model(folder, files, split, out, options)
 
 
 def _tagged(src: NDArray[np.int64], examples: PairDataset) -> list[NDArray[np.int64]]:
-    """Which sources begin with a tag, where there are tags."""
+    """Return which sources begin with a tag, if there are tags."""
     return [np.isin(src[:, 1], examples.tags).astype(np.int64)] if examples.tags and src.size else []
 
 
 def _hide(ids: Tensor, probability: float, tagged: Tensor | None = None) -> Tensor:
-    """Ids with each real token replaced by [UNK] with this probability; of the rows that are `tagged`, not the tag."""
+    """Replace each real token by [UNK] with this probability, except the tags of `tagged` rows."""
     if not probability:
         return ids
     hidden = (torch.rand(ids.shape, device=ids.device) < probability) & (ids > END)

@@ -1,5 +1,5 @@
-"""How a model that translates is measured: BLEU and chrF of free-running decoding, with teacher-forced figures next to
-them; on a test set, and on the validation set during training."""
+"""Evaluate translation models: BLEU and chrF of free-running decoding, and teacher-forced figures; on test sets, and on
+the validation set during training."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -40,26 +40,26 @@ from repose.tasks.corpus_files import fields_for, is_pretokenized
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, text_of_run
 from repose.training.job import TrainingJob
 
-_SHOWN = 3  # sentences of the validation set
+_SHOWN = 3  # sample sentences of the validation set
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """The sentences that a model is measured on."""
+    """The sentences that a model is evaluated on."""
 
     sources: Sequence[str]
     references: Sequence[str]
-    """Raw text, as people wrote it or as its corpus has it."""
+    """Raw text, as in the corpus."""
     split: str
-    """What the set is called in the scores: "test", "valid"."""
+    """The set's name in the scores: "test", "valid"."""
     pretokenized: bool = False
-    """Whether its corpus is tokenised already: BLEU without a tokenizer then stands beside the usual one."""
+    """True if the corpus is already tokenised; scores then also have BLEU without a tokenizer."""
 
 
 def score_model(
     folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
 ) -> dict[str, Any]:
-    """The scores of a model on two aligned files, or on a set of its run's corpus, as `Task.score_model` has it."""
+    """Evaluate a model on two aligned files, or on a set of its run's corpus; see `Task.score_model`."""
     exported = is_export(folder)
     if exported and not files:
         raise ConfigError("name source and reference files: an export has no set of its own")
@@ -79,7 +79,7 @@ def score_model(
 
 
 def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None:
-    """Refuse to score a run's own set in another language than that of its references."""
+    """Refuse to score a run's own set in a language other than that of its references."""
     own, wanted = taught(config)[0].tgt_lang, direction(config, to)[1]
     if to is not None and UNKNOWN not in (own, wanted) and own != wanted:
         raise ConfigError(
@@ -91,7 +91,7 @@ def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None
 def _read_files(
     files: Sequence[Path], split: str, translator: Translator, folder: Path, options: EvaluationOptions
 ) -> tuple[EvaluationSet, dict[str, Any]]:
-    """The pairs of two aligned files, and what the scores are to say about the files."""
+    """Return the pairs of two aligned files, and fields of the scores that describe the files."""
     stored = translator.config
     own = taught(stored)[0]
     languages = (own.src_lang, own.tgt_lang) if options.to is None else direction(stored, options.to)
@@ -113,13 +113,13 @@ def _read_files(
 
 
 def trained_on(folder: Path, sources: Sequence[str]) -> dict[str, Any]:
-    """How many sources a model has learnt from, as the scores are to say it; nothing where these are few."""
+    """Return the scores' field for the number of sources that a model was trained on; empty if these are few."""
     (number,) = TrainedOn.of(folder).counts(sources)
     return {"trained_on": number} if number >= max(1, TRAINED_ON_SHARE * len(sources)) else {}
 
 
 def _fields_of(folder: Path, options: EvaluationOptions, files: Sequence[Path], languages: Pair) -> Pair:
-    """What the sides are called in files with names: as asked for, or as a run says; a model directory does not."""
+    """Return the field names of both sides: as requested, or those of the run; a model directory has none."""
     try:
         corpus = RunFolder(folder).config().experiment.corpus
     except CheckpointError:
@@ -136,11 +136,11 @@ def score_set(
     about: Mapping[str, Any],
     out: Path | None,
 ) -> dict[str, Any]:
-    """All figures of one model on one set, `about` among them: translated once for each beam size, and teacher-forced.
-    Written to the run directory `out` with the hypotheses. Raises DataError where there is nothing to score."""
+    """Return all figures of one model on one set, and `about`: translated once per beam size, and teacher-forced. They are
+    written to the run directory `out`, with the hypotheses. Raises DataError if there is nothing to score."""
     tokenizer = translator.tgt_tokenizer
     if options.tokenize is not None:
-        bleu_metric(options.tokenize)  # refused here, not after all is translated
+        bleu_metric(options.tokenize)  # raises now for a bad tokenizer, not after translating
     form = form_of(measured.references)
     wanted = options.to if options.to is not None and is_language(options.to) else None
     language = wanted or str(translator.config.get("tgt_lang", UNKNOWN))
@@ -151,7 +151,7 @@ def score_set(
             for beam_size in dict.fromkeys(options.beam_sizes)
         }
         forced = teacher_forced(translator, measured.sources, measured.references, to=options.to)
-    truncated = next((found.truncated_sources for found in decoded.values()), 0)  # the same of all
+    truncated = next((found.truncated_sources for found in decoded.values()), 0)  # the same for all decodings
     references = tokenizer.encode_batch(list(measured.references))
     too_long = sum(len(ids) - 1 > translator.max_length for ids in references)
     result = {
@@ -162,8 +162,8 @@ def score_set(
         **about,
         "num_sentences": len(measured.sources),
         "truncated_sources": truncated,  # cut at the model's max_length
-        **({"truncated_references": too_long} if too_long else {}),  # in what is teacher-forced
-        "references": {"tokenised": form.tokenised, "entities": form.entities},  # lines of them that look so
+        **({"truncated_references": too_long} if too_long else {}),  # in teacher-forced figures
+        "references": {"tokenised": form.tokenised, "entities": form.entities},  # numbers of such lines
         "decoded": {name: found.scores for name, found in decoded.items()},
         "teacher_forced": forced,
     }
@@ -174,7 +174,7 @@ def score_set(
 
 
 class _Decoded(NamedTuple):
-    """What one way of decoding gives."""
+    """The result of one way of decoding."""
 
     hypotheses: list[str]
     scores: dict[str, Any]
@@ -190,8 +190,8 @@ def _decode(
 ) -> _Decoded:
     """Translate the set with one beam size, and score the translations.
 
-    Beside the scores stand the translations that did not end (reached the length limit before END) and those that loop
-    (`repose.evaluation.looping`) where their references do not.
+    The scores include the number of translations that reached the length limit before END, and of those that loop
+    (`repose.evaluation.looping`) although their references do not.
     """
     tokenizer = translator.tgt_tokenizer
     translations = translator.translate(measured.sources, beam_size=beam_size, to=options.to)
@@ -216,7 +216,7 @@ def _decode(
 
 
 def _how(translator: Translator, to: str | None) -> dict[str, Any]:
-    """How a set was translated, beside the beams; what is usual is left out."""
+    """Return how a set was translated, besides beam sizes, without default values."""
     others = {
         "no_repeat_ngram_size": translator.no_repeat_ngram_size,
         "to": to,
@@ -236,7 +236,7 @@ def _score_json(score: Score) -> dict[str, Any]:
 def teacher_forced(
     translator: Translator, sources: Sequence[str], references: Sequence[str], *, to: str | None = None
 ) -> dict[str, float]:
-    """Figures of the most probable token at each place, given the reference's own earlier tokens. `to` as for
+    """Return figures of the most probable token at each position, given the reference's earlier tokens. `to`: as for
     `Translator.translate`.
 
     `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
@@ -268,9 +268,10 @@ def _known(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 
 def over_validations(records: Records, number: int) -> dict[str, Any]:
-    """Mean and standard deviation (n - 1; none of a single one) of BLEU over the last `number` translations.
+    """Return the mean and standard deviation (n - 1; none for a single one) of BLEU over the last `number` validations
+    with translations.
 
-    Empty where the validation set was never translated during training.
+    Empty if the validation set was never translated during training.
     """
     last = [record for record in records.of_kind("valid") if "bleu" in record][-number:]
     if not last:
@@ -288,8 +289,8 @@ def over_validations(records: Records, number: int) -> dict[str, Any]:
 
 
 def validation_scores(data: CorpusData, model: Transformer, job: TrainingJob) -> dict[str, float]:
-    """Figures of translations of (the first sentences of) the validation set, for the training loop: `bleu` and `chrf`
-    of greedy ones, and with `bleu_every_epochs` the `tf_bleu*` that `teacher_forced` explains."""
+    """Return figures of translations of (the first sentences of) the validation set, for the training loop: `bleu` and
+    `chrf` of greedy translations, and with `bleu_every_epochs` the `tf_bleu*` of `teacher_forced`."""
     src, references = (side[: job.training.bleu_sentences] for side in data.text("valid"))
     translator = _in_training(model, job)
     hypotheses = [t.text for t in translator.translate(src, beam_size=1)]
@@ -301,7 +302,7 @@ def validation_scores(data: CorpusData, model: Transformer, job: TrainingJob) ->
 
 
 def validation_samples(data: CorpusData, model: Transformer, job: TrainingJob) -> list[tuple[str, str, str]]:
-    """A few sentences of the validation set, spread over it, for whoever watches the training."""
+    """Return a few sentences spread over the validation set, with translations and references."""
     sources, references = data.text("valid")
     few = range(0, len(sources), -(-len(sources) // _SHOWN))
     translations = _in_training(model, job).translate([sources[i] for i in few], beam_size=1)
@@ -309,7 +310,7 @@ def validation_samples(data: CorpusData, model: Transformer, job: TrainingJob) -
 
 
 def _in_training(model: Transformer, job: TrainingJob) -> Translator:
-    """A translator with the present weights; the other workers wait, and have the cores."""
+    """Return a translator with the current weights. It starts no processes, as other workers occupy the cores."""
     return Translator(
         model,
         *(Tokenizer.load(path) for path in (job.src_tokenizer, job.tgt_tokenizer)),
