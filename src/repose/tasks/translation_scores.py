@@ -136,8 +136,8 @@ def score_set(
     about: Mapping[str, Any],
     out: Path | None,
 ) -> dict[str, Any]:
-    """Return all figures of one model on one set, and `about`: translated once per beam size, and teacher-forced. They are
-    written to the run directory `out`, with the hypotheses. Raises DataError if there is nothing to score."""
+    """Return all figures of one model on one set, and `about`: translated once per beam size, and teacher-forced. They
+    are written to the run directory `out`, with the hypotheses. Raises DataError if there is nothing to score."""
     tokenizer = translator.tgt_tokenizer
     if options.tokenize is not None:
         bleu_metric(options.tokenize)  # raises now for a bad tokenizer, not after translating
