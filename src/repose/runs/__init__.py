@@ -1,11 +1,11 @@
-"""One run: prepare a corpus, train on it, evaluate, and say what the model is worth, in one directory.
+"""One run in one directory: prepare a corpus, train on it, evaluate, and describe the model.
 
-arguments.py                what a command was asked for, as an experiment
-fine_tuning.py              which settings a trained model brings along when its training goes on with other sentences
-folder.py, records.py       a run directory: every file in it, and metrics.jsonl, the lines that a training writes
-claim.py                    whose a directory is, and what is said where it holds another run
+arguments.py                the experiment that a command's arguments describe
+fine_tuning.py              settings taken over from a trained model that is trained further
+folder.py, records.py       the files of a run directory, and the records in its metrics.jsonl
+claim.py                    checks that a directory belongs to a run, and says what differs if not
 run.py                      the run itself
 next_steps.py               advice at the end of a training
-card.py                     README.md of its model
-api.py                      what a Python program calls
+card.py                     its model's README.md
+api.py                      `repose.train` and `repose.evaluate`
 """

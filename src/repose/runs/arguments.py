@@ -1,4 +1,4 @@
-"""The experiment that a command describes: by files, configuration, preset, settings, a model to begin with.
+"""The experiment that a command's arguments describe: files, configuration, preset, settings, an initial model.
 
 Without a configuration, the number of pairs chooses the recipe (docs/little-data.md).
 """
@@ -24,13 +24,13 @@ from repose.tasks.corpus import HELD_OUT_SHARE
 from repose.tasks.corpus_files import num_training_pairs
 
 RECIPES = {12_000: "little-data", 50_000: "medium-data"}
-"""Up to so many training pairs, the shipped experiment for a corpus for which none is named; above them, `default`."""
+"""Maximum number of training pairs for each recipe that is used if none is named; above all of them, `default`."""
 FEW_TO_TUNE = 200
-"""Pairs below which a model that is trained further learns little but these."""
+"""With fewer pairs than this, a model that is trained further learns little else."""
 _SPLIT = ("valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
-"""Settings of a corpus that say which pairs are held out."""
+"""Corpus settings that decide which pairs are held out."""
 FEW_MEASURED = 50
-"""Sentences of which scores say next to nothing."""
+"""With fewer sentences than this, scores say next to nothing."""
 
 
 def loaded_experiment(
@@ -45,9 +45,9 @@ def loaded_experiment(
     out: Path | None = None,
     say: Say = say,
 ) -> Loaded:
-    """The experiment that the arguments describe. Where none is named: the default, or with `by_size` the recipe for
-    so many pairs unless `out` holds a run without it, or that of fine-tuning where it starts from a model; this on the
-    model's own corpus, split as it was, where no other is named.
+    """Return the experiment that the arguments describe. If none is named, it is the default; with `by_size`, the
+    recipe for the number of pairs, unless `out` holds a run without it; and for training a model further, the one for
+    fine-tuning, by default on the model's own corpus with the same split.
     """
     train = files or []
     if train and train[0].suffix == ".toml":
@@ -95,7 +95,7 @@ def loaded_experiment(
 
 
 def _why_several(files: Sequence[Path]) -> str:
-    """What to do about so many files, if some are none."""
+    """Return what to do about this many files, if some do not exist."""
     if all(path.exists() for path in files):
         return ""
     is_setting = any(path.name.startswith("=") or path.name.endswith("=") for path in files)
@@ -107,7 +107,7 @@ def _why_several(files: Sequence[Path]) -> str:
 
 
 def _holds(out: Path, experiment: Experiment) -> bool:
-    """Whether a run with these settings was begun there, which the same command then goes on with."""
+    """Return whether `out` holds a run with these settings, which the same command resumes."""
     try:
         theirs = RunFolder(out).config().experiment
     except CheckpointError:
@@ -116,12 +116,12 @@ def _holds(out: Path, experiment: Experiment) -> bool:
 
 
 def _recipe(experiment: Experiment, say: Say) -> str | None:
-    """The experiment for a corpus of this size, having said which it is and why; None for the default."""
+    """Return the recipe for a corpus of this size, and say which one it is and why; None for the default."""
     if not TASK_SETTINGS[experiment.training.task].translates:
         return None
     try:
         number = num_training_pairs(experiment.corpus, at_most=max(RECIPES) + 1)
-    except ReposeError:  # what is wrong with the files, whoever reads them for good says
+    except ReposeError:  # errors in files are reported when they are read
         return None
     if number is None or (most := min((pairs for pairs in RECIPES if number <= pairs), default=None)) is None:
         return None
@@ -135,7 +135,8 @@ def _recipe(experiment: Experiment, say: Say) -> str | None:
 
 
 def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
-    """Say what the recipe sets and the default does not: not what the command line or a preset sets over it."""
+    """Say in which settings the recipe differs from the default, without those that the command line or a preset
+    overrides."""
     plain, theirs = load("default").experiment, load(recipe)
     for section in SECTIONS:
         own = dict.fromkeys(
@@ -160,7 +161,7 @@ def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
 
 
 def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
-    """Say which model is trained further, and what so few pairs are good for."""
+    """Say which model is trained further, and warn of too few pairs."""
     say(f"starts from the model {start}: its weights, sizes and tokenizers")
     corpus = experiment.corpus
     if not TASK_SETTINGS[experiment.training.task].translates or not corpus.train:
@@ -168,7 +169,7 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
     enough = math.ceil(FEW_MEASURED / HELD_OUT_SHARE)
     try:
         number = num_training_pairs(corpus, at_most=enough) or 0
-    except ReposeError:  # what is wrong with the files, whoever reads them for good says
+    except ReposeError:  # errors in files are reported when they are read
         return
     if number < FEW_TO_TUNE:
         say(f"{counted(number, 'pair')}: few to train a model further: it may learn these by heart, and forget others")
@@ -178,7 +179,7 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
 
 
 def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
-    """Say where a new training of a translator on a CPU would be faster in bf16, unless a precision was chosen."""
+    """Say if a new translation model would train faster in bf16 on this CPU, unless a precision was chosen."""
     from repose.training.distributed import choose_device
 
     if (
@@ -192,7 +193,7 @@ def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
 
 
 def refuse_other_files(out: Path, start: Path | None = None) -> None:
-    """Raise ConfigError where a folder holds something, and no run; or the model to begin with, whose run it is."""
+    """Raise ConfigError if a folder holds something other than a run, or if it is the run of the initial model."""
     run = RunFolder(out)
     if (found := run.other_file()) is not None:
         raise ConfigError(f"{out} holds {found} and no run: choose another folder")

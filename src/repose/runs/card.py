@@ -1,4 +1,4 @@
-"""The card of a model directory, README.md: what the model is, where it comes from, its worth, how it is loaded.
+"""The model card (README.md): what the model is, its data, its scores, and how to load it.
 
 Its head is what the Hugging Face hub reads (https://huggingface.co/docs/hub/model-cards), as JSON, which YAML holds: a
 directory can be uploaded as it is. It is written with the model, and again when there are scores.
@@ -30,17 +30,17 @@ _SCORES = "## Scores"
 
 
 def write_card(folder: Path) -> None:
-    """Write the card of a run's model anew, with its scores.
+    """Rewrite the card of a run's model, with its scores.
 
-    Raises CheckpointError where the run cannot be read, WriteError where the card cannot be written.
+    Raises CheckpointError if the run cannot be read, WriteError if the card cannot be written.
     """
     run = RunFolder(folder)
     write_file(run.model / model_dir.CARD, card(run.config(), run))
 
 
 def waits_for_scores(model: Path) -> bool:
-    """Whether the card of a model directory is as it was written with the model. Others stay as they are: somebody may
-    have added to them."""
+    """Return whether a model's card is as it was first written, without scores. Other cards are not changed, because
+    people may have edited them."""
     try:
         text = read_file(model / model_dir.CARD)
     except OSError:
@@ -49,7 +49,7 @@ def waits_for_scores(model: Path) -> bool:
 
 
 def card(config: RunConfig, run: RunFolder | None = None) -> str:
-    """The text, with the scores, the end of the training and the files of a finished run if one is given."""
+    """Return the card; for a finished run, with its scores, the end of its training and its files."""
     experiment = config.experiment
     task = get_task(experiment.training.task)
     of_task = task.card(experiment)
@@ -77,7 +77,7 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
 
 
 def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]] | None) -> str:
-    """Front matter."""
+    """Return the front matter."""
     preset = preset_name(config.experiment.architecture)
     fields: dict[str, Any] = {
         "pipeline_tag": of_task.pipeline,
@@ -89,7 +89,7 @@ def _head(config: RunConfig, of_task: Card, scored: tuple[str, Mapping[str, Any]
 
 
 def _index(config: RunConfig, of_task: Card, split: str, scores: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the hub shows as results."""
+    """Return the results that the hub shows."""
     name = config.experiment.corpus.name
     metrics = [
         {
@@ -110,7 +110,7 @@ def _index(config: RunConfig, of_task: Card, split: str, scores: Mapping[str, An
 
 
 def _figures(scores: Mapping[str, Any]) -> Iterator[tuple[str, str, float, str]]:
-    """Decoding ("" of tasks without one), metric, value, and signature or unit."""
+    """Yield decoding ("" for tasks without one), metric, value, and signature or unit."""
     for decoding, found in scores.get("decoded", {}).items():
         for metric, score in found.items():
             if isinstance(score, Mapping):
@@ -168,7 +168,7 @@ def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
 
 
 def _scores(split: str, scores: Mapping[str, Any]) -> str:
-    """A table; what inflates it, and translations that do not end, stand below."""
+    """Return a table of scores, with notes on inflated scores and unfinished translations."""
     set_name = {"test": "test set", "valid": "validation set"}.get(split, split)
     count = f", {counted(scores['num_sentences'], 'sentence')}" if "num_sentences" in scores else ""
     rows = "".join(

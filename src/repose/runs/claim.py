@@ -1,4 +1,4 @@
-"""Whose a run directory is: a training that begins claims it, and one that goes on is held against what was begun."""
+"""Claim a run directory for a new training, or check that a resumed training matches the run in it."""
 
 import platform
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import is_pretokenized, languages_of
 
 _MOST_DIFFERENCES = 5
-"""Settings that a sentence names."""
+"""Maximum number of settings that an error names."""
 _LENGTH = {"training.epochs", "training.updates", "training.max_hours", "training.patience"}
 _READ = {
     "src": "another tokenizer",
@@ -29,7 +29,7 @@ _READ = {
     "position_table": "another position table",
     "valid_text": "other validation text",
 }
-"""What a run reads beside its data, by the name of its digest."""
+"""Other inputs of a run besides its data, by the names of their digests."""
 
 
 def claim(
@@ -40,10 +40,9 @@ def claim(
     data: CorpusData,
     check: Callable[[RunConfig], None],
 ) -> None:
-    """Writes config.json, or makes sure that the one there is of this run. Raises CheckpointError where it is not.
+    """Write config.json, or check that the existing one belongs to this run. Raises CheckpointError if it does not.
 
-    `check` raises for a training that cannot begin: such a one writes none, which would stand in the way of the right
-    one.
+    `check` raises for a training that cannot begin, so that no config.json is written, which would block a correct one.
     """
     run = RunFolder(folder)
     if run.config_file.exists():
@@ -79,14 +78,14 @@ def claim(
         test=data.test_digest,
     )
     check(config)
-    if not run.write_new_config(config):  # another process was first
+    if not run.write_new_config(config):  # another process was faster
         claim(folder, experiment, identity, digests, data, check)
 
 
 def _holds_another(
     folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
 ) -> str:
-    """The sentence about a folder that holds another run than the one that is asked for."""
+    """Return the error for a folder that holds another run than the requested one."""
     settings, further = _differing_settings(theirs, experiment).keys(), f"--from {quoted(folder)}, or start in Python"
     same_data = not _differing_data(theirs, digests)
     if same_data and settings == {"training.max_hours"}:
@@ -97,7 +96,7 @@ def _holds_another(
             "follows it, and cannot be changed later; begin anew in another folder, or train the weights further in "
             f"one ({further})"
         )
-    same_version = theirs.versions.get("repose") == __version__  # another may prepare the same files otherwise
+    same_version = theirs.versions.get("repose") == __version__  # other versions may prepare the same files differently
     files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
     if not settings and files and same_version and _other_sets(theirs, digests):
         return (
@@ -108,13 +107,13 @@ def _holds_another(
         f"{folder} holds run {theirs.run_id}, and these settings and data would make run {identity} "
         f"({_differences(theirs, experiment, digests)}): choose another folder, or the settings of that run"
     ) + f"; to train its weights further, do so in another folder ({further})" * (
-        same_data and bool(settings) and settings <= _LENGTH  # nothing makes another run of it but how long it trains
+        same_data and bool(settings) and settings <= _LENGTH  # the runs differ only in their length
     )
 
 
 def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
-    """Settings that are in no run's id, since they only decide how a training is measured and what its model says of
-    itself, and that differ: their names, and both values."""
+    """Yield name and both values of settings that differ but are not part of the run id, because they only affect how a
+    training is measured and what its model says about itself."""
     both = theirs, experiment
     told = [(*languages_of(one.corpus), is_pretokenized(one.corpus)) for one in both]
     names = ["corpus.src_lang", "corpus.tgt_lang", "corpus.pretokenized", *(f"training.{name}" for name in MEASURING)]
@@ -128,7 +127,7 @@ def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[
 
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
-    """What makes another run of one, in words: the settings, and whether other data is read."""
+    """Say how the runs differ: in which settings, and whether in their data."""
     settings = list(_differing_settings(theirs, experiment).values())
     if len(settings) > _MOST_DIFFERENCES:
         settings[_MOST_DIFFERENCES:] = [f"and {len(settings) - _MOST_DIFFERENCES} more"]
@@ -136,8 +135,8 @@ def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str
 
 
 def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:
-    """The settings that make another run of one, by name, in words."""
-    by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # they are in the id by their files
+    """Return the settings in which the runs differ, as text, by name."""
+    by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # the id has the tokenizers' digests
     by_content += ["training.init_from", "training.position_table"]
     both = theirs.experiment, experiment
     names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
@@ -148,25 +147,25 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
 
 
 def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
-    """Whether both name the same files, and split them alike."""
+    """Return whether both name the same files and split them in the same way."""
     one, other = (replace(of.corpus, src_lang=UNKNOWN, tgt_lang=UNKNOWN) for of in (theirs, experiment))
     return one == other
 
 
 def _other_sets(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
-    """The sets that are not the same."""
+    """Return the sets that differ."""
     return [name for name in ("train", "valid") if theirs.digests.get(name) != digests.get(name)]
 
 
 def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
-    """What else it read that was another, in words."""
+    """Return which other inputs differ, as text."""
     data = _other_sets(theirs, digests)
     others = dict.fromkeys(what for name, what in _READ.items() if theirs.digests.get(name) != digests.get(name))
     return [f"other {' and '.join(data)} data"] * bool(data) + list(others)
 
 
 def _written(name: str, value: object) -> str:
-    """A setting as a person reads it; hours as the option has them, too."""
+    """Return a setting as text to show; hours also as the option that sets them."""
     if not isinstance(value, float):
         return repr(value)
     return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "training.max_hours" else "")

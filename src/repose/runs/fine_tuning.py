@@ -1,4 +1,4 @@
-"""Fine-tuning: the settings that come with a trained model, so that its training can go on with other sentences.
+"""Fine-tuning: the settings to take over from a trained model to train it on other sentences.
 
 Architecture, tokenizers and weights are the model's; the recipe is that of an experiment file, by default the shipped
 `fine-tuning` with its low constant learning rate. Domain adaptation by going on is Luong and Manning 2015 ("Stanford
@@ -28,15 +28,15 @@ from repose.saved_model.hub import is_on_hub
 from repose.system.errors import CheckpointError
 
 FINE_TUNING = "fine-tuning"
-"""The experiment that ships for it."""
+"""Name of the shipped experiment for fine-tuning."""
 
 
 def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_corpus: bool = False) -> ModelLayers:
-    """What a training that starts from this run or model directory takes over; `with_corpus`: a run's corpus and how it
-    was split, too. Raises CheckpointError.
+    """Return the settings that a training takes over from its initial run or model directory. `with_corpus`: include a
+    run's corpus and split. Raises CheckpointError.
 
-    `languages` are those of the new sentences, where they are others than the model's: a tag that says which language
-    is wanted is theirs then, if the model has one for it.
+    `languages`: those of the new sentences, if they differ from the model's. A tag that names the target language is
+    then changed to theirs, if the model has one.
     """
     source = Origin("model", str(folder))
     if is_on_hub(folder):
@@ -49,10 +49,10 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     architecture = directory.architecture_of(folder)
     src, tgt = (str(path.absolute()) for path in directory.tokenizer_paths(folder))
     run = None
-    with contextlib.suppress(CheckpointError):  # a model alone
+    with contextlib.suppress(CheckpointError):  # a model directory without a run
         run = RunFolder(folder).config().experiment
     limits = {limit: _longest(run, config, limit, architecture.max_length) for limit in task.limits}
-    side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # of the tasks with one language
+    side = "tgt" if "max_tgt_tokens" in task.limits else "src"  # tasks with one language have only `src`
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
     )
@@ -76,12 +76,12 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     if task.translates:
         over["tokenizer"]["sharing"] = "shared" if src == tgt else "separate"
     if "training.label_smoothing" in task.refuses:
-        over["training"]["label_smoothing"] = 0.0  # which the recipe has
+        over["training"]["label_smoothing"] = 0.0  # the recipe has it
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
 
 
 def _as_written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
-    """What is set of a corpus, as a file would have it."""
+    """Return a corpus's settings as an experiment file has them."""
     found: dict[str, Any] = {}
     for field in fields(config):
         value = getattr(config, field.name)
@@ -95,8 +95,8 @@ def _as_written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
 
 
 def other_languages(loaded: Loaded) -> tuple[str, str] | None:
-    """The languages that the names of the files to train on say, where they are others than the model's, which they
-    would be taken for."""
+    """Return the languages in the names of the training files, if they differ from the model's languages, which are the
+    default."""
     corpus, origins = loaded.experiment.corpus, loaded.sources
     if not corpus.train or "model" not in (origins["corpus.src_lang"].kind, origins["corpus.tgt_lang"].kind):
         return None
@@ -106,7 +106,8 @@ def other_languages(loaded: Loaded) -> tuple[str, str] | None:
 
 
 def _decoding(run: Experiment | None, config: dict[str, Any]) -> dict[str, Any]:
-    """How it searches, as it was told to, so that what it chose on its validation set is chosen anew."""
+    """Return its decoding settings as originally requested, so that values chosen on validation data are chosen
+    again."""
     if run is not None:
         return asdict(run.decoding)
     stored = config.get("decoding_asked", config.get("decoding"))
@@ -115,8 +116,9 @@ def _decoding(run: Experiment | None, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _longest(run: Experiment | None, config: dict[str, Any], limit: str, max_length: int) -> int:
-    """What the model's training allowed, where that is known; not what it met, which may be far shorter."""
-    stored = config.get("max_tokens") if run is None else getattr(run.training, limit)  # a language model's own
+    """Return the length limit of the model's training, if known; not the longest sentence seen, which may be far
+    shorter."""
+    stored = config.get("max_tokens") if run is None else getattr(run.training, limit)  # a language model's own limit
     if isinstance(stored, int) and 2 <= stored <= max_length:
         return stored
     return min(getattr(TrainingConfig, limit), max_length)

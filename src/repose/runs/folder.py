@@ -1,16 +1,16 @@
-"""A run directory: the name, the format, the writer and the reader of every file in it.
+"""A run directory: name, format, writer and reader of every file in it.
 
     config.json                 `RunConfig`: the experiment, the run's id, digests of what it reads, versions
-    metrics.jsonl               `Records`: a line about the data, lines about the training, a line about its end
-    train.log, tensorboard/     the same for people
-    state/last.safetensors      the checkpoint, and weights-<update>.safetensors that the model may need; lock
-    model/                      what is handed on (`repose.saved_model`)
-    scores.<split>.json         figures of the finished model, with the digest of what they were computed from
+    metrics.jsonl               `Records`: a line on the data, lines on the training, a line on its end
+    train.log, tensorboard/     the records for people
+    state/last.safetensors      the checkpoint; weights-<update>.safetensors, to be averaged; lock
+    model/                      the model directory (`repose.saved_model`)
+    scores.<split>.json         figures of the finished model, with digests of what they were computed from
     hypotheses/<split>.<decoding>.txt, hypotheses/<split>.trees.txt
-    statistics.<split>.npz      counts per sentence, where a report needs them without the translations
-    trained-on.npz              hashes of the sources that the model has learnt from
+    statistics.<split>.npz      counts per sentence, for reports without the translations
+    trained-on.npz              hashes of the sources that the model was trained on
 
-Whatever is missing or damaged is a CheckpointError of one sentence.
+Anything missing or damaged raises a CheckpointError of one sentence.
 """
 
 import contextlib
@@ -38,36 +38,36 @@ from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import read_file, sealed, unsealed, write_file, write_json, write_new_json, writing
 
 SCORED_SPLITS = ("test", "valid")
-"""Sets that a finished model can be scored on, the preferred one first."""
+"""Sets that a finished model can be scored on, in order of preference."""
 
 
 OTHER_CODE = "before repose/model or repose/training was changed"
-"""When a run was begun that has other code (`RunFolder.has_other_code`)."""
+"""When a run with other code was begun (`RunFolder.has_other_code`)."""
 
 
 LEAVE_OUT = "leave this run out"
-"""What to do about a run whose records cannot be used, for who reads several."""
+"""Remedy for a run with unusable records, for code that reads several runs."""
 TRAIN_ANEW = "train in a new run directory"
-"""What to do about such a run, for who trains in it."""
+"""Remedy for such a run, for code that trains in it."""
 
 
 def model_code() -> str:
-    """The digest of the code by which models compute and are trained."""
+    """Return a digest of the code that models are computed and trained with."""
     return code_digest("model", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """config.json: what a run is."""
+    """The content of config.json."""
 
     run_id: str
     experiment: Experiment
     digests: Mapping[str, str]
-    """Digests of what the run reads: training and validation data, tokenizers, initial weights."""
+    """Digests of the run's inputs: training and validation data, tokenizers, initial weights."""
     data: str
     """Name of the prepared corpus's folder in the cache."""
     report: tuple[str, ...]
-    """Sentences for people about how the corpus was prepared; the numbers are in `DataRecord`."""
+    """Sentences on how the corpus was prepared; the numbers are in `DataRecord`."""
     versions: Mapping[str, str]
     test: str | None = None
     """Digest of the test set; None where there is none, or it was not recorded."""
@@ -94,11 +94,11 @@ def read_object(path: Path, remedy: str) -> dict[str, Any]:
 
 
 _OF_A_RUN = (".", "config.json", "model", "scores.", "statistics.", "trained-on.")
-"""How names in a run directory begin, those of files that are half written among them."""
+"""Beginnings of file names in a run directory, including half-written files."""
 
 
 class RunFolder:
-    """A run directory, which need not exist yet. Nothing is read before it is asked for."""
+    """A run directory, which need not exist yet. Files are read only when needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -112,10 +112,10 @@ class RunFolder:
         self.checkpoint = self.state / "last.safetensors"
         self.trained_on_file = path / "trained-on.npz"
         self.lock_file = self.state / "lock"
-        """Held while a process trains here, which is named in it."""
+        """Lock file, held while a process trains here; it names the process."""
 
     def other_file(self) -> str | None:
-        """The name of something here that no run writes, where there is no run; None where all is a run's."""
+        """The name of a file that no run writes, if the folder is no run; None if everything belongs to a run."""
         if self.config_file.exists() or not self.path.is_dir():
             return None
         own = {path.name for path in (self.metrics_file, self.log_file, self.tensorboard, self.hypotheses_folder)}
@@ -124,15 +124,16 @@ class RunFolder:
         return next((name for name in names if name not in own and not name.startswith(_OF_A_RUN)), None)
 
     def scores_file(self, split: str) -> Path:
-        """Figures of the finished model on a set."""
+        """Return the path of the finished model's figures on a set."""
         return self.path / f"scores.{split}.json"
 
     def hypotheses_file(self, split: str, name: str) -> Path:
-        """Translations of a set by a decoding such as "greedy" or "beam4", one per line; "trees" of a parser."""
+        """Return the path of a set's translations by a decoding such as "greedy" or "beam4", one per line; "trees" for
+        parsers."""
         return self.hypotheses_folder / f"{split}.{name}.txt"
 
     def statistics_file(self, split: str) -> Path:
-        """Counts per sentence."""
+        """Return the path of the counts per sentence."""
         return self.path / f"statistics.{split}.npz"
 
     @property
@@ -141,14 +142,14 @@ class RunFolder:
 
     @property
     def has_records(self) -> bool:
-        """Whether its training has recorded something."""
+        """True if its training has recorded something."""
         return self.metrics_file.is_file() and self.metrics_file.stat().st_size > 0
 
     @property
     def has_other_code(self) -> bool:
-        """Whether this version's equations have changed since the run was begun, whose id does not say so: somebody is
-        working on them. False for runs of other versions, for those that did not keep the digest, and for what is no
-        run or cannot be read."""
+        """True if the code of models or training has changed since the run was begun, within the same version, so that
+        the run id does not show it. False for runs of other versions, for runs without a digest of the code, and for
+        folders that are no run or cannot be read."""
         try:
             versions = self._config().get("versions", {})
         except CheckpointError:
@@ -156,8 +157,8 @@ class RunFolder:
         return versions.get("repose") == __version__ and versions.get("code", model_code()) != model_code()
 
     def config(self) -> RunConfig:
-        """config.json. Raises CheckpointError where there is none, one that this version cannot read, or one of another
-        run than the model beside it."""
+        """Read config.json. Raises CheckpointError if it is missing, unreadable for this version, or of another run
+        than the model in the folder."""
         content = self._config()
         try:
             experiment = from_json(json.dumps(content["experiment"]), str(self.config_file))
@@ -197,8 +198,8 @@ class RunFolder:
         return content
 
     def other_run(self, run_id: str, *, by_scores: bool = False) -> str | None:
-        """The id of another run that the checkpoint or the model here is of; None where there is none, or it cannot be
-        read. `by_scores`: or that the scores beside the records of a training are of."""
+        """Return the id of another run, if the checkpoint or model belongs to one; None if not, or if unreadable.
+        `by_scores`: also look at scores, if there are records of a training."""
         held: list[object] = []
         with contextlib.suppress(*_NO_HEAD):
             held.append(_state(self.checkpoint).get("run_id"))
@@ -210,15 +211,15 @@ class RunFolder:
         return next((other for other in others if other != run_id), None)
 
     def write_new_config(self, config: RunConfig) -> bool:
-        """Make the directory that of a run where it is no run's yet, and whether it was none. Raises WriteError where
-        it cannot be written."""
+        """Write config.json if there is none; return whether it was written. Raises WriteError if it cannot be
+        written."""
         return write_new_json(self.config_file, sealed(config.to_json()))
 
     def records(self, *, may_be_empty: bool = False, remedy: str = LEAVE_OUT) -> Records:
-        """metrics.jsonl, but for a last line that was not written to its end.
+        """Read metrics.jsonl, without an incomplete last line.
 
-        Raises CheckpointError where it is missing, damaged, or, unless it may, says nothing about the training yet;
-        `remedy` says what to do then where it cannot be restored.
+        Raises CheckpointError if it is missing, damaged or, unless `may_be_empty`, without records of the training.
+        `remedy` says what to do if it cannot be restored.
         """
         try:
             text = read_file(self.metrics_file).decode()
@@ -234,12 +235,12 @@ class RunFolder:
             raise CheckpointError(f"{self.path} has recorded nothing yet: let it train for an epoch first")
         has_no_end = whole.end is None and not may_be_empty
         if has_no_end and self.main_scores() is not None and not self.is_under_way:
-            # Before the end there are no scores but those of `repose evaluate --out`.
+            # Before the end, scores can only come from `repose evaluate --out`.
             raise self.damaged_metrics(remedy)
         return whole
 
     def figures_of_model(self) -> dict[str, float]:
-        """Those of the model on the validation set; none where its directory does not say."""
+        """Return the model's figures on the validation set; empty if its directory has none."""
         try:
             found = read_object(self.model / model_dir.CONFIG, "").get("validation")
         except (CheckpointError, OSError):
@@ -247,12 +248,12 @@ class RunFolder:
         return dict(found) if isinstance(found, dict) else {}
 
     def damaged_metrics(self, remedy: str) -> CheckpointError:
-        """The sentence about a metrics.jsonl that cannot be used."""
+        """Return the error for an unusable metrics.jsonl."""
         what = "damaged" if self.metrics_file.exists() else "missing"
         return CheckpointError(f"{self.metrics_file} is {what}: restore it, or {remedy}")
 
     def scores(self, split: str) -> dict[str, Any] | None:
-        """Figures on a set; None where there are none. Raises CheckpointError where they were changed or damaged."""
+        """Read the figures on a set; None if there are none. Raises CheckpointError if they were changed or damaged."""
         path = self.scores_file(split)
         remedy = "delete it, and run the same training command again to have it written anew"
         try:
@@ -267,15 +268,15 @@ class RunFolder:
         return content
 
     def main_scores(self) -> tuple[str, dict[str, Any]] | None:
-        """Split and figures of the set that a finished run is judged by; None while there are none."""
+        """Return the split and figures that a finished run is judged by; None if there are none yet."""
         every = ((split, self.scores(split)) for split in SCORED_SPLITS)
         return next(((split, scores) for split, scores in every if scores is not None), None)
 
     def write_scores(self, split: str, scores: Mapping[str, Any], hypotheses: Mapping[str, Iterable[str]]) -> None:
-        """Put lines of text in `hypotheses/` instead of those that are there, and at last the figures, with digests.
+        """Replace the texts in `hypotheses/`, then write the figures, with digests.
 
-        `hypotheses`: name of a decoding, or "trees", to a line for each sentence. Raises WriteError where
-        they cannot be written.
+        `hypotheses`: maps a decoding's name, or "trees", to one line per sentence. Raises WriteError if they cannot be
+        written.
         """
         digests = {}
         for name, lines in hypotheses.items():
@@ -290,11 +291,12 @@ class RunFolder:
                     path.unlink(missing_ok=True)
 
     def hypotheses(self, split: str, name: str) -> list[str]:
-        """A line for each sentence. Raises CheckpointError where they are missing, damaged or not those scored."""
+        """Read one line per sentence. Raises CheckpointError if they are missing, damaged or not those that were
+        scored."""
         path, damaged = self.hypotheses_file(split, name), "run the same training command again, or evaluate it anew"
         try:
             content = read_file(path)
-            lines = content.decode("utf-8").split("\n")[:-1]  # a model may well say "\r"
+            lines = content.decode("utf-8").split("\n")[:-1]  # a translation may contain "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise CheckpointError(f"the translations {path} cannot be read: {damaged}") from error
         digest = (self.scores(split) or {}).get("sha256", {}).get("hypotheses", {}).get(name)
@@ -303,7 +305,7 @@ class RunFolder:
         return lines
 
     def has_all_hypotheses(self, split: str) -> bool:
-        """Whether the translations of all decodings that were scored are there as they were."""
+        """Return whether the translations of all scored decodings are present and unchanged."""
         scores = self.scores(split) or {}
         names = scores.get("sha256", {}).get("hypotheses") or scores.get("decoded", {})
         try:
@@ -314,13 +316,13 @@ class RunFolder:
         return True
 
     def num_parameters(self) -> int | None:
-        """Numbers in the weights of the run's model, tied ones once, by the head of their file (the format is that of
-        https://github.com/huggingface/safetensors); None where there is none that can be read."""
+        """Return the number of parameters of the run's model (tied ones once), from the header of its weights (the
+        format is that of https://github.com/huggingface/safetensors); None if it cannot be read."""
         return _num_parameters(self.model)
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the checkpoint is of a training that is not over; not where there is none that can be read."""
+        """True if there is a checkpoint of an unfinished training; False also if it cannot be read."""
         try:
             return _state(self.checkpoint)["done"] is None
         except _NO_HEAD:
@@ -328,7 +330,8 @@ class RunFolder:
 
     @property
     def has_to_choose(self) -> bool:
-        """Whether a trained model still lacks how it searches, which is chosen on its validation set at the end."""
+        """True if a trained model's decoding settings, which are chosen on the validation set at the end, are still
+        missing."""
         try:
             asked, own = self.config().experiment.decoding, model_dir.read_config(self.model).get("decoding")
         except CheckpointError:
@@ -337,7 +340,7 @@ class RunFolder:
 
     @property
     def workers(self) -> int | None:
-        """Workers that the training had last; None where there is no checkpoint that can be read."""
+        """Last number of workers of the training; None without a readable checkpoint."""
         try:
             return int(_state(self.checkpoint)["workers"]) or None
         except _NO_HEAD:
@@ -345,7 +348,7 @@ class RunFolder:
 
 
 def run_of(model: Path) -> RunFolder | None:
-    """The run whose model directory this is, itself or by a link; None for one that lies elsewhere."""
+    """Return the run that a model directory belongs to, directly or by a link; None for a directory elsewhere."""
     for place in (model.parent.resolve() / model.name, model.resolve()):
         run = RunFolder(place.parent)
         if run.exists and run.model == place:
@@ -354,12 +357,13 @@ def run_of(model: Path) -> RunFolder | None:
 
 
 def about_model(model: Path) -> dict[str, Any]:
-    """What is known of a model directory: its `parameters`; and, where it lies in a run, whether its training is
-    `finished`, its search chosen, and the `scores` of what it translated itself. None each where it is not known."""
+    """Return what is known about a model directory: its `parameters`; and, within a run, whether its training is
+    `finished` and its decoding settings are chosen, and the `scores` of its free-running translations. Unknown values
+    are None."""
     run = run_of(model)
     found: tuple[str, dict[str, Any]] | None = None
     if run is not None:
-        with contextlib.suppress(CheckpointError):  # figures that were changed are not shown
+        with contextlib.suppress(CheckpointError):  # changed figures are not shown
             found = run.main_scores()
     return {
         "parameters": _num_parameters(model),
@@ -369,7 +373,8 @@ def about_model(model: Path) -> dict[str, Any]:
 
 
 def unfinished(model: Path) -> str | None:
-    """A sentence about a model that may still change; None where it will not, or nothing is known of it."""
+    """Return a sentence about a model that may still change; None if it will not change, or if nothing is known about
+    it."""
     run = run_of(model)
     if run is not None and run.is_under_way:
         return f"the training of {run.path} is not over: its model may still change, and so may its search"
@@ -379,14 +384,14 @@ def unfinished(model: Path) -> str | None:
 
 
 def main_figure(figures: Mapping[str, Any]) -> str:
-    """The name of the figure that a task other than translation is told by: the last of those in percent, which is the
-    strictest, else the first. `figures`: as `scores.*.json` has them."""
+    """Return the name of the main figure of a task other than translation: the last one in percent, which is the
+    strictest, or else the first. `figures`: as in `scores.*.json`."""
     percent = [name for name, figure in figures.items() if str(figure.get("unit", "")).startswith("percent")]
     return percent[-1] if percent else next(iter(figures))
 
 
 def _free_running(split: str, scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Of each decoding, the figures that free-running translations got."""
+    """Return the figures of free-running translations, by decoding."""
     decoded = scores.get("decoded")
     return {
         "split": split,
@@ -411,13 +416,13 @@ _NO_HEAD = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionE
 
 
 def _head(path: Path) -> dict[str, Any]:
-    """What stands before the tensors of a file of them. Raises one of `_NO_HEAD` for any other file."""
+    """Read the header of a safetensors file. Raises one of `_NO_HEAD` for any other file."""
     with path.open("rb") as file:
         return json.loads(file.read(int.from_bytes(file.read(8), "little")))
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    """Where a training stands, by the head of its checkpoint. Raises one of `_NO_HEAD` for any other file."""
+    """Read a training's state from the header of its checkpoint. Raises one of `_NO_HEAD` for any other file."""
     metadata = _head(checkpoint)["__metadata__"]
     text, crc32 = metadata["state"], metadata["state_crc32"]
     if int(crc32, 16) != zlib.crc32(text.encode()):

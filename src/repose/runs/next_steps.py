@@ -1,4 +1,4 @@
-"""What is said of a finished training at its end: what is wrong with its model, and what would make a better one."""
+"""Advice at the end of a training: what is wrong with the model, and how to get a better one."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ from repose.training.advice import LITTLE_GAIN, hardly_reads
 
 
 def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
-    """Sentences about a finished run, whose model has these figures on its validation set."""
+    """Yield sentences about a finished run, given its model's figures on the validation set."""
     run = RunFolder(folder)
     records, training = run.records(may_be_empty=True), run.config().experiment.training
     gain = figures.get("source_gain")
@@ -32,7 +32,7 @@ def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
 
 
 def _longer_training(records: Records, training: TrainingConfig) -> str | None:
-    """Advice where a training reached its limit and was never better than at its last validation."""
+    """Return advice if a training reached its limit and was best at its last validation."""
     by_chrf = training.best_by == "chrf"
     figures = [record.get("chrf") if by_chrf else -record["tf_loss"] for record in records.of_kind("valid")]
     *before, last = [figure for figure in figures if figure is not None] or [0.0]
@@ -44,7 +44,7 @@ def _longer_training(records: Records, training: TrainingConfig) -> str | None:
 
 
 def _cut_short(records: Records, training: TrainingConfig) -> str | None:
-    """How much of a training the clock left out, where other limits say how long it would be."""
+    """Say how much of a training the time limit cut off, if other limits define its length."""
     end = records.end
     if end is None or end.reason is not EndReason.HOURS or end.total is None or end.total <= end.update:
         return None

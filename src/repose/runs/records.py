@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line about the data, lines about the training, a line about its end. Statuses and reasons of runs.
+"""metrics.jsonl: a line on the data, lines on the training, a line on its end. Statuses of runs, and why they ended.
 
 Numbers are read from here, by name; sentences are made for people, and nothing reads them.
 """
@@ -19,7 +19,7 @@ from repose.system.terminal import counted
 
 Record = Mapping[str, Any]
 """A line of metrics.jsonl: `kind` ("train", "epoch", "valid", or "model" for the validation of averaged weights at the
-end), `update`, `epoch`, figures by name, and under `wall` what depends on the clock, so that the rest of two files can
+end), `update`, `epoch`, figures by name, and values that depend on time under `wall`, so that the rest of two files can
 be compared."""
 
 
@@ -27,14 +27,14 @@ class RunStatus(enum.StrEnum):
     """How far a training is."""
 
     UNFINISHED = "unfinished"
-    """It has begun and not ended: it is running, or was killed."""
+    """It has begun but not ended: it is running, or was killed."""
     STOPPED = "stopped"
     """It ended before its limits; the same command resumes it."""
     DONE = "done"
 
 
 class EndReason(enum.StrEnum):
-    """Why a training ended: the setting whose limit it reached, or what asked it to stop."""
+    """Why a training ended: the setting whose limit was reached, or the reason to stop."""
 
     UPDATES = "updates"
     EPOCHS = "epochs"
@@ -42,18 +42,18 @@ class EndReason(enum.StrEnum):
     PATIENCE = "patience"
     STOP_AFTER = "stop_after"
     UNTIL_EPOCH = "until_epoch"
-    """The trial of a search has reached its next rung."""
+    """A search's trial has reached its next rung."""
     SIGINT = "SIGINT"
     SIGTERM = "SIGTERM"
     SIGUSR1 = "SIGUSR1"
     SIGHUP = "SIGHUP"
     ASKED = "stop"
-    """The program that called the training set its event."""
+    """The calling program set the `stop` event."""
     OTHER_WORKER = "other_worker"
-    """A signal to another worker."""
+    """Another worker received a signal."""
 
     def describe(self, training: TrainingConfig) -> str:
-        """A few words for a sentence."""
+        """Return a few words for use in a sentence."""
         judge = "chrF" if training.best_by == "chrf" else "validation loss"
         words = {
             EndReason.UPDATES: counted(training.updates or 0, "update"),
@@ -74,23 +74,23 @@ def _time(hours: float) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DataRecord:
-    """What a run learns from and is measured on, in numbers: the first line of metrics.jsonl.
+    """Sizes of a run's data: the first line of metrics.jsonl.
 
     Splits are "train", "valid" and "test"; sides are "src" and "tgt", or "text" for tasks that have one side.
     """
 
     examples: Mapping[str, int]
-    """Split to its sentence pairs, or to what else the task has: blocks of a text, trees."""
+    """Maps each split to its number of sentence pairs, or of blocks of text or trees."""
     tokens: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Split to side to tokens; of "tgt" and "text" those that the loss is a sum over."""
+    """Maps split and side to tokens; for "tgt" and "text", those that the loss sums over."""
     vocabulary: Mapping[str, int] = field(default_factory=dict)
-    """Side to the size of its vocabulary."""
+    """Maps each side to its vocabulary size."""
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Split to reason to examples that were left out; splits without any are missing."""
+    """Maps split and reason to the number of examples left out; splits without any are missing."""
     truncated: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Split to reason to examples that were cut."""
+    """Maps split and reason to the number of truncated examples."""
     findings: Sequence[Mapping[str, Any]] = field(default_factory=list)
-    """What the check of the corpus found before the training (`repose.data.findings.Finding.to_json`)."""
+    """Findings of the corpus check before the training (`repose.data.findings.Finding.to_json`)."""
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": "data", **dataclasses.asdict(self)}
@@ -111,15 +111,15 @@ class EndRecord:
     update: int
     """Optimizer steps taken."""
     epoch: int
-    """The epoch of the last update, from 1."""
+    """Epoch of the last update, from 1."""
     seconds: float
-    """Wall-clock time of the training, summed over resumes."""
+    """Wall-clock seconds of the training, summed over resumes."""
     at: str
-    """Local date and time, such as "2026-11-22 02:43:12"; "" where it is not known."""
+    """Local date and time, such as "2026-11-22 02:43:12"; "" if unknown."""
     total: int | None = None
-    """Updates after which it would have ended but for the clock and `patience`; None where nothing says."""
+    """Number of updates without time limit and `patience`; None if unknown."""
     crc32: int | None = None
-    """Checksum of the file up to this record's checksum, by which damage is found; None where it is not `checked`."""
+    """Checksum of the file up to this field, to detect damage; None if not `checked`."""
 
     def to_json(self) -> dict[str, Any]:
         place = {"status": self.status, "reason": self.reason, "update": self.update, "epoch": self.epoch}
@@ -128,7 +128,7 @@ class EndRecord:
         return {"kind": "end", **place, "wall": wall if self.crc32 is None else {**wall, "crc32": self.crc32}}
 
     def checked(self, crc32: int) -> "EndRecord":
-        """The record with the checksum of the file, if `crc32` is that of all lines before it."""
+        """Return the record with the file's checksum; `crc32` is that of all earlier lines."""
         bare = dataclasses.replace(self, crc32=None)
         return dataclasses.replace(self, crc32=zlib.crc32(json.dumps(bare.to_json()).encode(), crc32))
 
@@ -143,24 +143,24 @@ class Records:
     """metrics.jsonl."""
 
     training: tuple[Record, ...]
-    """Figures in the order of the training: of some updates, of each epoch, of each validation."""
+    """Records in the order of the training: of some updates, each epoch, each validation."""
     data: DataRecord | None = None
-    """What is trained on; None where that was not recorded."""
+    """The training data; None if not recorded."""
     end: EndRecord | None = None
-    """How the training ended; None while it goes on, and where it was killed."""
+    """How the training ended; None while it runs, or if it was killed."""
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
-        """The training's records of one kind: "train", "epoch", "valid" or "model"."""
+        """Return the training's records of one kind: "train", "epoch", "valid" or "model"."""
         return tuple(record for record in self.training if record["kind"] == kind)
 
     @property
     def updates(self) -> int:
-        """Optimizer steps taken, as far as is recorded: not each has figures, but the end says how many there were."""
+        """Number of recorded optimizer steps; not each has a record, but the end record has the exact number."""
         return int(self.training[-1]["update"]) if self.end is None else self.end.update
 
     @property
     def status(self) -> RunStatus:
-        """How far the training is, which says nothing about scores."""
+        """The training's status, regardless of scores."""
         return RunStatus.UNFINISHED if self.end is None else self.end.status
 
 
@@ -168,7 +168,7 @@ NOT_RECORDS = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def parse(text: str) -> Records:
-    """Whole lines of metrics.jsonl.
+    """Parse complete lines of metrics.jsonl.
 
     Raises one of `NOT_RECORDS` for other text, and for text that has changed since its end was recorded.
     """
@@ -193,10 +193,10 @@ def parse(text: str) -> Records:
 
 
 def _are_numbers(values: object) -> bool:
-    """Whether it is a mapping to numbers."""
+    """Return whether `values` is a mapping to numbers."""
     return isinstance(values, Mapping) and all(isinstance(value, int | float) for value in values.values())
 
 
 def timestamp() -> str:
-    """Local date and time, as `EndRecord.at` has it."""
+    """Return the local date and time in the format of `EndRecord.at`."""
     return time.strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""One run: its corpus is prepared, its model trained and scored, in one directory (`repose.runs.folder`)."""
+"""One run in one directory (`repose.runs.folder`): prepare a corpus, train a model, evaluate it."""
 
 import hashlib
 import json
@@ -39,23 +39,23 @@ from repose.training.run import check_stop_after, train
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a run stands."""
+    """The result of a run, or its state so far."""
 
     folder: Path
-    """Its run directory (docs/own-corpus.md says what is in it)."""
+    """Its run directory (its files are listed in docs/own-corpus.md)."""
     outcome: Outcome
     run_id: str
-    """"" where it was stopped before its data was prepared."""
+    """"" if it was stopped before its data was prepared."""
     scores_if_any: dict[str, Any] | None
-    """The `scores`; None while not done, and on all workers of an outer launcher but the first."""
+    """The `scores`; None until it is done, and on all workers of an outer launcher but the first."""
 
     def __fspath__(self) -> str:
-        return str(self.folder)  # so that it can be given wherever a run directory can
+        return str(self.folder)  # usable wherever a run directory is
 
     @property
     def scores(self) -> dict[str, Any]:
-        """Content of scores.test.json (of the validation set where there is no test set). Raises ReposeError where
-        there are none."""
+        """Content of scores.test.json (or, without a test set, scores.valid.json). Raises ReposeError if there are no
+        scores."""
         if self.scores_if_any is not None:
             return self.scores_if_any
         if self.outcome.status is RunStatus.DONE:
@@ -64,8 +64,8 @@ class RunResult:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """Figures of the training so far, in order: of some updates ("kind" is train), each epoch, each validation
-        (valid), and of the model where it is a mean of several (model)."""
+        """Records of the training so far, in order: of some updates ("kind" is "train"), each epoch, each validation
+        ("valid"), and of the model if it is an average ("model")."""
         run = RunFolder(self.folder)
         return run.records(may_be_empty=True).training if run.metrics_file.exists() else ()
 
@@ -88,11 +88,11 @@ def run(
     say: Say = lambda _: None,
     stop: threading.Event | None = None,
 ) -> RunResult:
-    """Prepares, trains and evaluates in `folder`, going on from whatever is there; a finished run is not repeated.
+    """Prepare, train and evaluate in `folder`, resuming what is there; a finished run is not repeated.
 
-    With `until_epoch` it trains up to that epoch's validation and evaluates nothing: the test set is not looked at.
+    With `until_epoch`, train up to that epoch's validation and do not evaluate, so the test set is not used.
 
-    Raises CheckpointError where `folder` holds another run, and what preparing and training raise.
+    Raises CheckpointError if `folder` holds another run, and what preparing and training raise.
     """
     check_stop_after(stop_after)
     check_progress(progress)
@@ -106,7 +106,7 @@ def run(
         say(warning)
     _check_before_reading(experiment, folder, device, workers)
     outer = outer_launcher()
-    is_first = outer is None or outer.rank == 0  # under torchrun or SLURM every process comes here
+    is_first = outer is None or outer.rank == 0  # under torchrun or SLURM, every process runs this
     say = say if is_first else lambda _: None
     identity, outcome, scores, signals = "", None, None, StopSignals(stop)
     try:
@@ -147,7 +147,7 @@ def run(
 
 
 def _check_before_reading(experiment: Experiment, folder: Path, device: str, workers: int | None) -> None:
-    """What cannot be had is said before the corpus is read."""
+    """Raise errors about unavailable devices and libraries before reading the corpus."""
     choose_device(device)
     if workers is not None:
         check_workers(workers)
@@ -157,7 +157,7 @@ def _check_before_reading(experiment: Experiment, folder: Path, device: str, wor
 
 
 def _check_files(run: RunFolder) -> None:
-    """Likewise what a run that is to go on has lost. Raises CheckpointError."""
+    """Check a run's files before resuming it. Raises CheckpointError."""
     if run.exists:
         state = read_state(run.checkpoint, run.config().run_id)
         read_whole(run, state.metrics_bytes, state.metrics_crc32)
@@ -165,7 +165,7 @@ def _check_files(run: RunFolder) -> None:
 
 
 def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, PositionTable | None, str]:
-    """What is trained on, in a directory that is now this run's: its data, its position table, and its id."""
+    """Claim the directory for this run; return its data, its position table, and its id."""
     data = prepare_corpus(experiment, workers=available_cores(), say=say)
     get_task(experiment.training.task).check_sets(experiment, data)
     digests, table = digests_of(experiment, data), _position_table(experiment)
@@ -181,7 +181,8 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
 
 
 def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
-    """Say of sets that the model to begin with was trained on parts of, as where a corrected corpus is split anew."""
+    """Warn if the initial model was trained on parts of a set, for example because a corrected corpus was split
+    anew."""
     splits = {"valid": "validation", "test": "test"}
     found = {name: data.text(split)[0] for split, name in splits.items() if data.has_text(split)}
     known = TrainedOn.of(start)
@@ -199,7 +200,7 @@ def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
 
 
 def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | None) -> None:
-    """Raises where the training cannot begin with the model of its `init_from`, or cut words anew in each epoch."""
+    """Raise if the training cannot start from the model in `init_from`, or cannot segment words anew in each epoch."""
     training, job = config.experiment.training, _job(config, data, table)
     task = get_task(training.task)
     if training.init_from is not None:
@@ -210,8 +211,8 @@ def _check_start(config: RunConfig, data: CorpusData, table: PositionTable | Non
 
 
 def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
-    """With the languages that the run was begun with, where nothing says now which they are: the same pairs may be in a
-    table, or in files of other names."""
+    """Use the languages that the run was begun with if they are not stated now: the same pairs may come from a table,
+    or from files with other names."""
     languages = languages_of(experiment.corpus)
     if UNKNOWN not in languages or not run.exists or (theirs := run.config().experiment.corpus).name is not None:
         return experiment
@@ -221,8 +222,8 @@ def _in_languages_of(run: RunFolder, experiment: Experiment) -> Experiment:
 
 
 def _config(folder: Path, experiment: Experiment) -> RunConfig:
-    """What the run was begun with, but saved as often as is now asked for, and with files of the same content where
-    they now are."""
+    """Return the run's original settings, but with the current saving interval, and the current paths of files with the
+    same content."""
     config, now = RunFolder(folder).config(), experiment.training
     training = replace(
         config.experiment.training,
@@ -239,14 +240,14 @@ def _is_done(run: RunFolder) -> bool:
 
 
 def _forget_scores(run: RunFolder) -> None:
-    """Remove scores of a model whose training was not over, as `repose evaluate --out` may have put there."""
+    """Remove scores from before the training's end, as `repose evaluate --out` may have written them."""
     for split in SCORED_SPLITS:
         run.scores_file(split).unlink(missing_ok=True)
 
 
 def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
-    """What a run reads, by digest, as it enters `run_id`: data, tokenizers, initial weights, position table, and the
-    validation's text, in the characters that the model reads it in, where translations decide which weights are kept.
+    """Return the digests of a run's inputs for `run_id`: data, tokenizers, initial weights, position table, and, if
+    translations decide which weights are kept, the normalised text of the validation set.
     """
     digests = data.digests
     if experiment.training.best_by == "chrf":
@@ -263,7 +264,7 @@ def digests_of(experiment: Experiment, data: CorpusData) -> dict[str, str]:
 
 
 def _position_table(experiment: Experiment) -> PositionTable | None:
-    """The small table of `positions = policy`."""
+    """Return the small table of `positions = policy`."""
     path = experiment.training.position_table
     if (kind := experiment.architecture.positions) != "policy":
         if path is not None:
@@ -302,7 +303,7 @@ def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> Tr
 
 
 def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> dict[str, Any]:
-    """Scores of the finished model; computed where they, or the translations that belong to them, are missing."""
+    """Return the finished model's scores; compute them if they or their translations are missing."""
     run, split = RunFolder(folder), data.measured
     model_dir.check(run.model)
     if (scores := run.scores(split)) is not None:
@@ -312,7 +313,7 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
             return scores
         say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
-    # On a CPU unless a device was named: there translations are searched by one process per core, and alike everywhere.
+    # On a CPU unless a device was named: it runs one process per core, and gives the same translations everywhere.
     task.score_run(experiment, data, folder, "cpu" if device == "auto" else device, say)
     scores = run.scores(split)
     assert scores is not None
