@@ -1,41 +1,41 @@
-"""Text, from files of any kind to batches of token ids. Nothing here needs torch.
+"""Text data: from files of any kind to batches of token ids. Nothing here needs torch.
 
 Published corpora
-    catalogue.py            what is known of them: languages, licence, where they are, digests (corpora.toml)
-    corpora.py              where they are kept, and fetching one by its name
-    download.py, unpack.py  a file from one of several mirrors; what is taken out of an archive, safely
-    corpus_build.py         a corpus put together out of these, and its manifest
+    catalogue.py            what is known about each: languages, licence, mirrors, checksums (corpora.toml)
+    corpora.py              the cache of fetched corpora, and fetching one by name
+    download.py, unpack.py  download a file from one of several mirrors; unpack archives safely
+    corpus_build.py         assemble one corpus from its files, and write its manifest
     phrasebook.py           the small corpus that ships with the package
 Pairs from files
-    pairs.py                a pair, its two sides, and how many were kept or dropped
-    lines.py                lines of plain and packed files
+    pairs.py                sentence pairs, their two sides, and counts of kept and dropped pairs
+    lines.py                lines of plain and compressed text files
     tables.py               TSV and CSV
     records.py              JSONL and Parquet
     translation_memory.py   TMX
-    readers.py              any of these, by a file's name
-    splits.py               validation and test pairs, held out of a corpus
-What a text is in
-    language.py, scripts.py which language, and which script
-    tokenised_text.py       whether words and punctuation are parted already, and how they are joined again
-    normalization.py        characters of a user's text as the training text writes them
-    input_warning.py        whether a text is in a language that a model was made for
-A corpus looked over: `repose check`
-    findings.py             what can be wrong with it, as numbers
-    corpus_statistics.py    what is kept of a set while it is read
-    alignment.py            where two files slip against each other
-    check.py                the findings about all sets
-    advice.py               the sentences about them
+    readers.py              choose one of these readers by file name
+    splits.py               hold validation and test pairs out of a corpus
+Languages and characters
+    language.py, scripts.py identify the language and the script of a text
+    tokenised_text.py       recognise text that is tokenised already, and detokenise it
+    normalization.py        rewrite a user's text in the characters of the training text
+    input_warning.py        warn about text in a language that a model was not trained on
+Checking a corpus: `repose check`
+    findings.py             the kinds of problems, and findings as numbers
+    corpus_statistics.py    statistics gathered while a set is read
+    alignment.py            find where two files are misaligned
+    check.py                the findings about all sets of a corpus
+    advice.py               the sentences about the findings
 Tokens
     tokenizer.py            text to token ids and back
-    token_labels.py         tokens as people can read them
-    tags.py                 a token before a source, by which a model is told what is wanted
+    token_labels.py         readable labels for tokens
+    tags.py                 a token before a source that tells a model the corpus or the target language
 Prepared examples
-    columns.py              columns of numbers, memory-mapped
-    dataset.py, prepare.py  sentence pairs as token ids, and how they are written
+    columns.py              memory-mapped columns of integers
+    dataset.py, prepare.py  sentence pairs as token ids: reading and writing them
     text_blocks.py          plain text in blocks, for language modelling
     treebank.py             dependency trees, for parsing
-What an epoch reads
-    mixture.py              how often it reads the pairs of each of several corpora
-    bpe_dropout.py          words in other pieces in each epoch
+Epochs and batches
+    mixture.py              how often an epoch reads the pairs of each of several corpora
+    bpe_dropout.py          a new segmentation of the words in each epoch
     batching.py             which pairs form which batch
 """

@@ -1,4 +1,4 @@
-"""The sentences about what a check of a corpus found: what it is, where it is, and what to do about it."""
+"""Sentences about the findings of a corpus check: what was found, where, and what to do about it."""
 
 import re
 from itertools import groupby
@@ -7,7 +7,7 @@ from repose.data.findings import CorpusCheck, Finding, Kind
 from repose.system.terminal import counted
 
 FEW_PAIRS = 500
-"""Training pairs below which no recipe makes a translator."""
+"""With fewer training pairs than this, no recipe trains a usable translator."""
 
 _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic": "synthetic"}
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
@@ -16,12 +16,15 @@ _OTHERWISE = dict.fromkeys(("tmx", "jsonl", "parquet"), _BY_LANGUAGES) | dict.fr
 
 
 def name_sides(kind: str = "") -> str:
-    """What to do where a file has both sides, in the wrong order, of that kind (`data.readers.kind_of`) or of any."""
+    """Return advice for a file that holds both sides in the wrong order.
+
+    `kind` is the kind of file (`data.readers.kind_of`); "" stands for any.
+    """
     return f"say which side is the source (--src-field and --tgt-field{_OTHERWISE.get(kind, '')})"
 
 
 WITHOUT_NUMBERS = r"sed -E 's/^ *\(?[0-9]+[.):[:space:]]+//'"
-"""The command that takes away the numbers with which lines begin."""
+"""A shell command that removes the numbers at the beginning of lines."""
 _NOT_ITS_LANGUAGE = "Remove these pairs or translate them: a model learns to answer like them."
 _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.SLIPPED: (
@@ -157,12 +160,12 @@ _IN_TWO_SETS = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
 
 
 def what(finding: Finding) -> str:
-    """What was found, in a few words."""
+    """Describe in a few words what was found."""
     return _SENTENCES[finding.kind][0]
 
 
 def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
-    """A sentence or two of advice; `pretokenized`: the corpus is meant to be tokenised."""
+    """Advise in a sentence or two what to do about a finding. `pretokenized`: the corpus is meant to be tokenised."""
     if finding.kind is Kind.TOKENISED and pretokenized:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
     if finding.kind is Kind.UNUSABLE and finding.places == "unit":
@@ -174,7 +177,7 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
 
 
 def where(finding: Finding) -> str:
-    """Says in which set and side it was found, how often, and gives an example."""
+    """Say in which set and on which side a problem was found, how often, and give an example."""
     line = f"{finding.places or 'line'} {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
@@ -192,7 +195,7 @@ def where(finding: Finding) -> str:
 
 
 def _set(split: str) -> str:
-    """A set's name for people; further corpora as they stand in the file."""
+    """Return the name of a set as users know it. Further corpora are named by their place in the experiment file."""
     return _SETS.get(split) or re.sub(r"^also(\d+)$", r"corpus.also[\1]", split)
 
 
@@ -201,36 +204,36 @@ def _moved(lines: int) -> str:
 
 
 def share(finding: Finding) -> str:
-    """The share of lines or pairs that have it, in percent, with two digits at least."""
+    """Format the share of lines or pairs with this problem, in percent with at least two digits."""
     percent = 100 * finding.share
     return f"{percent:.0f} %" if percent >= 10 else f"{percent:#.2g} %"
 
 
 def sizes(check: CorpusCheck) -> str:
-    """How many pairs of which set were looked at."""
+    """Say how many pairs of each set were checked."""
     *others, (split, count) = check.looked_at.items()
     parts = [f"{number:,} {_set(other)}" for other, number in others]
     return ", ".join([*parts, counted(count, f"{_set(split)} pair")])
 
 
 def too_few(num_pairs: int) -> str | None:
-    """What is to be expected of so few training pairs; None where they are enough."""
+    """Warn that there are too few training pairs; return None if there are enough."""
     few = f"{counted(num_pairs, 'pair')}: too few to learn from: the result will not be a translator"
     return few if num_pairs < FEW_PAIRS else None
 
 
 _SPOILS_ALL = (Kind.SLIPPED, Kind.SAME_LANGUAGE, Kind.SWAPPED)
-"""Kinds after which nothing can be learned, so that what to do is said at once."""
+"""Kinds of findings that make training useless, so the summary gives the advice at once."""
 
 
 def by_kind(check: CorpusCheck) -> list[Finding]:
-    """The findings, the worst kind first; of a kind those of the training set first."""
+    """Sort the findings by kind, the worst first, and within a kind by set, the training set first."""
     kinds = list(Kind)
     return sorted(check.findings, key=lambda finding: kinds.index(finding.kind))
 
 
 def summary(check: CorpusCheck) -> list[str]:
-    """The few lines that are shown before a training; none where nothing was found."""
+    """Return the few lines shown before training; an empty list if nothing was found."""
     lines = []
     for name, same in groupby(by_kind(check), key=what):
         first, *others = same

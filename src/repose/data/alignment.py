@@ -1,4 +1,4 @@
-"""Whether two aligned files slip against each other somewhere, from lengths and numbers alone."""
+"""Find where two aligned files slip out of alignment, from lengths and numbers alone."""
 
 from dataclasses import dataclass
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_LINES = 3
-"""Slips of up to so many lines are looked for."""
+"""Most lines by which a slip may move the targets."""
 FEWEST_PAIRS = 30
-"""A shorter stretch is not told from chance."""
+"""Fewest pairs in a stretch; shorter ones cannot be distinguished from chance."""
 _SCALE, _MOST = 0.3, 4.0
-"""The log of a ratio of lengths is measured in units of the first; a pair's misfit is at most so many of them."""
+"""The unit in which log length ratios are measured, and the largest misfit of a pair in that unit."""
 _SAME_NUMBERS, _OTHER_NUMBERS = 3.0, -1.0
-"""What a pair gains with the same numbers on both sides, and with other numbers or numbers on one side alone."""
+"""What a pair gains if both sides hold the same numbers, and if the numbers differ or only one side has any."""
 _LEAST_GAIN, _LEAST_DEVIATIONS = 25.0, 6.0
-"""A stretch must gain at least so much, and so many standard deviations of what chance gives it: aligned corpora then
-show no slip (results/corpus-check.json)."""
+"""Least total gain of a stretch, and its least gain in standard deviations of what chance gives. With these values,
+aligned corpora show no slip (results/corpus-check.json)."""
 
 Lengths = NDArray[np.int32]
 Numbers = NDArray[np.int64]
@@ -23,22 +23,22 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Slip:
-    """A stretch of pairs that fit better when the targets are moved."""
+    """A stretch of pairs that fit better if the targets are moved."""
 
     start: int
-    """Place of the first pair, from 0."""
+    """Index of the first pair, from 0."""
     end: int
-    """Place after the last pair."""
+    """Index after the last pair."""
     lines: int
-    """The targets stand so many lines too late; negative: too early."""
+    """Number of lines by which the targets come too late; negative if they come too early."""
 
 
 def find_slip(lengths: tuple[Lengths, Lengths], numbers: tuple[Numbers, Numbers]) -> Slip | None:
-    """The stretch of pairs that gains most from moving its targets by up to three lines; None where none gains enough.
+    """Find the stretch of pairs that gains most if its targets move by up to three lines.
 
-    `lengths`: (N,) characters of the sources and of the targets. `numbers`: (N,) a hash of the numbers that stand in
-    each, 0 where there are none. A pair fits the better the nearer its ratio of lengths is to the usual one, the signal
-    by which Gale and Church (1993) align, and if both sides hold the same numbers.
+    Returns None if no gain is large enough. `lengths`: (N,) characters of each source, and of each target. `numbers`:
+    (N,) a hash of the numbers in each sentence, 0 if it has none. A pair fits better if its length ratio is near the
+    usual one, which is the signal that Gale and Church (1993) align by, and if both sides hold the same numbers.
     """
     src, tgt = (np.log(side + 5.0) for side in lengths)
     best, most = None, _LEAST_GAIN
@@ -60,14 +60,14 @@ def find_slip(lengths: tuple[Lengths, Lengths], numbers: tuple[Numbers, Numbers]
 
 
 def _fit(misfit: NDArray[np.float64], ours: Numbers, theirs: Numbers) -> NDArray[np.float64]:
-    """How well each source fits its target: 0 for the usual ratio of lengths, without numbers."""
+    """Score how well each source fits its target. A pair without numbers and with the usual length ratio scores 0."""
     by_numbers = np.where(ours == theirs, _SAME_NUMBERS, _OTHER_NUMBERS)
     without = (ours == 0) & (theirs == 0)
     return np.where(without, 0.0, by_numbers) - np.minimum(np.abs(misfit) / _SCALE, _MOST)
 
 
 def _best_stretch(gains: NDArray[np.float64]) -> tuple[int, int, float]:
-    """Start, end and sum of the stretch with the largest sum (Bentley 1984), from sums since the beginning."""
+    """Return start, end and sum of the stretch with the largest sum (Bentley 1984), computed from cumulative sums."""
     sums = np.concatenate([[0.0], np.cumsum(gains)])
     lowest = np.minimum.accumulate(sums)
     end = int(np.argmax(sums - lowest))

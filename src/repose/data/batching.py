@@ -1,10 +1,10 @@
 """Which sentence pairs form which batch: a pure function of (seed, epoch).
 
-The batches made here are *global*: the same for any number of workers and any accumulation. `share` then divides one
-global batch among ranks and accumulation parts. Nothing of the size of the corpus is held in memory: the order of an
-epoch is a keyed pseudo-random permutation that is computed where it is needed, and for the `tokens` policy sentences
-are sorted by length inside windows of `WINDOW` pairs. Only 64-bit integer arithmetic and BLAKE2 are used, no random
-generator whose stream could change with a library's version.
+The batches made here are *global*: they do not depend on the number of workers or on gradient accumulation. `share`
+then divides one global batch among ranks and accumulation parts. Memory does not grow with the corpus. The order of an
+epoch is a keyed pseudo-random permutation, computed as needed, and the `tokens` policy sorts sentences by length inside
+windows of `WINDOW` pairs. Only 64-bit integer arithmetic and BLAKE2 are used, and no random generator whose stream
+could change with a library's version.
 """
 
 import hashlib
@@ -19,25 +19,25 @@ from repose.system.hashing import splitmix64
 IntArray = NDArray[np.integer[Any]]
 
 WINDOW = 1 << 16
-"""Pairs that are sorted by length together by the `tokens` policy."""
+"""Number of pairs that the `tokens` policy sorts by length together."""
 COUNTED_EPOCHS = 50
-"""Epochs of a mixture whose batches are counted before a training, which takes up to a second for each."""
+"""Most epochs of a mixture whose batches are counted before training. Counting takes up to a second per epoch."""
 
 _ROUNDS = 8
-_SMALL = 1 << 10  # fewer elements are sorted: quicker, and a Feistel network on few bits does not look random
+_SMALL = 1 << 10  # below this size, sort by hash: it is faster, and a Feistel network on few bits does not look random
 
 
 class Permutation:
     """A pseudo-random bijection of [0, size) in constant memory.
 
-    Up to `_SMALL` elements are sorted by a keyed hash. Above: a Feistel network of `_ROUNDS` rounds over the smallest
-    sufficient number of bits (halves differ by at most one bit and take turns), with cycle walking: a value outside
-    [0, size) is permuted again until it falls inside (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
-    At most half of the values lie outside, so one is permuted fewer than two times on average.
+    Up to `_SMALL` elements are sorted by a keyed hash. Larger sizes use a Feistel network of `_ROUNDS` rounds over the
+    smallest sufficient number of bits. Its halves take turns and differ by at most one bit. A value outside [0, size)
+    is permuted again until it falls inside: cycle walking (Black and Rogaway 2002, "Ciphers with arbitrary finite
+    domains"). At most half of the values lie outside, so the average value is permuted fewer than two times.
     """
 
     def __init__(self, size: int, key: str) -> None:
-        """`size` ≥ 0 elements; another `key` gives an independent permutation."""
+        """`size` ≥ 0 is the number of elements; each `key` gives an independent permutation."""
         assert size >= 0
         self.size = size
         bits = (size - 1).bit_length()
@@ -50,7 +50,7 @@ class Permutation:
             self._sorted = np.argsort(hashes, kind="stable").astype(np.int64)
 
     def __call__(self, positions: IntArray) -> NDArray[np.int64]:
-        """The elements at these positions; `positions` (N,) in [0, size), result int64 (N,)."""
+        """Return the elements, int64 (N,), at the given positions, (N,) in [0, size)."""
         if self._sorted is not None:
             return self._sorted[positions]
         x = self._network(positions.astype(np.uint64))
@@ -66,7 +66,7 @@ class Permutation:
         high_mask = np.uint64((1 << self._high_bits) - 1)
         low, high = x & low_mask, x >> low_bits
         for round_, key in enumerate(self._keys):
-            # The top bits of the mixed word: its lowest bits are its weakest.
+            # Use the top bits of the mixed word: the lowest bits are the weakest.
             if round_ % 2 == 0:
                 high = high ^ ((splitmix64(low + key) >> np.uint64(20)) & high_mask)
             else:
@@ -78,13 +78,14 @@ class Batches:
     """The global batches of each epoch, as arrays of pair indices (int64).
 
     Policies:
-    - `sentences`: `batch_size` pairs drawn at random without replacement; the last, smaller batch is kept (as the
-      papers' `shuffle().batch(64)`, but over the whole corpus, not a buffer of 20,000).
-    - `tokens`: pairs of like length together. The shuffled corpus is cut into windows of `WINDOW` pairs; each window
-      is sorted by target length, then source length (ties stay shuffled), cut greedily into batches of at most
+
+    - `sentences`: `batch_size` pairs drawn at random without replacement. The last, smaller batch is kept, as in the
+      papers' `shuffle().batch(64)`, but the whole corpus is shuffled and not a buffer of 20,000.
+    - `tokens`: pairs of similar length together. The shuffled corpus is cut into windows of `WINDOW` pairs. Each window
+      is sorted by target length, then source length (ties stay shuffled). It is cut greedily into batches of at most
       `batch_size` target tokens, and its batches are shuffled. A pair longer than the budget is a batch of its own.
 
-    Every pair occurs exactly once in an epoch; with a `mixture`, as often as that says.
+    Every pair occurs exactly once in an epoch, unless a `mixture` says otherwise.
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class Batches:
         *,
         mixture: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
-        """`src_lengths` and `tgt_lengths`, (N,): as those of `PairDataset`.
+        """`src_lengths` and `tgt_lengths`, (N,), are the lengths of a `PairDataset`.
 
-        `batch_size` ≥ 1 is in sentences or in target tokens, by policy. `mixture`: the pairs that an epoch reads, by
-        its number (`repose.data.mixture`).
+        `batch_size` ≥ 1 counts sentences or target tokens, depending on the policy. `mixture` returns the pairs of an
+        epoch, given its number (`repose.data.mixture`).
         """
         assert policy in ("sentences", "tokens")
         assert batch_size >= 1
@@ -112,23 +113,26 @@ class Batches:
         self._mixture = mixture
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[NDArray[np.int64]]:
-        """The batches of one epoch from number `start` on, in order; those before it cost next to nothing."""
+        """Yield the batches of one epoch in order, from number `start` on.
+
+        Skipping the earlier ones costs almost nothing.
+        """
         assert start >= 0
         return self._sentences(epoch, start) if self.policy == "sentences" else self._tokens(epoch, start)
 
     def num_batches(self, epoch: int) -> int:
-        """How many batches `epoch(epoch)` yields; with `tokens` counted in one pass over the lengths."""
+        """Count the batches of an epoch; with `tokens`, this takes one pass over the lengths."""
         size = self._num_pairs(epoch)
         if self.policy == "sentences":
             return -(-size // self.batch_size)
         return sum(len(self._window(epoch, first)[1]) - 1 for first in range(0, size, WINDOW))
 
     def num_updates(self, epochs: int) -> int:
-        """How many batches the first `epochs` have. Those of a mixture are of other pairs, so that each is counted, up
-        to `COUNTED_EPOCHS`, whose mean stands for those after them.
+        """Count the batches of the first `epochs` epochs.
 
-        Otherwise the first stands for all: with `tokens` and more pairs than a window, others may have more or
-        fewer, by about one batch in a thousand.
+        With a mixture and `tokens`, each epoch holds other pairs, so each one is counted, up to `COUNTED_EPOCHS`; their
+        mean stands for the later ones. Otherwise the first epoch stands for all. With `tokens` and more pairs than a
+        window, later epochs may have slightly more or fewer batches, by about one in a thousand.
         """
         if self._mixture is None or self.policy == "sentences":
             return epochs * self.num_batches(0)
@@ -140,7 +144,7 @@ class Batches:
         return len(self._tgt_lengths) if self._mixture is None else len(self._mixture(epoch))
 
     def _pairs(self, epoch: int, first: int, end: int) -> NDArray[np.int64]:
-        """The epoch's pairs from number `first` to before `end`, in its order."""
+        """Return the epoch's pairs from position `first` to before `end`."""
         order = Permutation(self._num_pairs(epoch), self._key(epoch, "pairs"))(np.arange(first, end))
         return order if self._mixture is None else self._mixture(epoch)[order]
 
@@ -164,7 +168,7 @@ class Batches:
             start = 0
 
     def _window(self, epoch: int, first: int) -> tuple[NDArray[np.int64], list[int]]:
-        """One window's pairs, sorted by length, and where to cut them (K + 1 cuts for K batches)."""
+        """Return one window's pairs sorted by length, and where to cut them (K + 1 cuts for K batches)."""
         indices = self._pairs(epoch, first, min(first + WINDOW, self._num_pairs(epoch)))
         lengths = np.asarray(self._tgt_lengths[indices], dtype=np.int64)
         by_length = np.lexsort((self._src_lengths[indices], lengths))
@@ -186,12 +190,12 @@ def share(
     micro_batch: int,
     num_micro_batches: int,
 ) -> NDArray[np.int64]:
-    """What of a global batch this rank computes in this micro-batch.
+    """Select the part of a global batch that this rank computes in this micro-batch.
 
-    `lengths` (B,) are the lengths, in tokens, of the pairs `indices` (B,) themselves, for instance
-    `dataset.tgt_lengths[indices]`. The batch, sorted by falling length, is dealt out in a snake (1 2 3 3 2 1 …) over
-    `world_size` × `num_micro_batches` shares, so that they carry nearly the same number of tokens. The shares of one
-    batch are disjoint and together the batch; a share of a batch smaller than the number of shares may be empty.
+    `lengths` (B,) are the lengths in tokens of the pairs `indices` (B,), for instance `dataset.tgt_lengths[indices]`.
+    The batch is sorted by descending length and dealt out in a snake (1 2 3 3 2 1 …) over `world_size` ×
+    `num_micro_batches` shares, so that they carry nearly the same number of tokens. The shares of a batch are disjoint
+    and together make up the batch. A share may be empty if the batch is smaller than the number of shares.
     """
     assert indices.shape == lengths.shape, "lengths are those of the batch's own pairs, not of the whole dataset"
     assert 0 <= rank < world_size

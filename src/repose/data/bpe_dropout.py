@@ -1,11 +1,11 @@
-"""BPE-dropout: each epoch reads the training text in other pieces (Provilkov et al. 2020, arXiv 1910.13267).
+"""BPE-dropout: each epoch segments the training text differently (Provilkov et al. 2020, arXiv 1910.13267).
 
-A BPE tokenizer builds a word from characters by merging the pair of lowest rank again and again. With dropout each
-merge that is possible is left out with probability p at each step, so that a word is sometimes read as smaller
-pieces: a model then knows its rare words' parts. Draws are a pure function of (seed, epoch).
+A BPE tokenizer builds a word from characters by repeatedly merging the pair of lowest rank. With dropout, each possible
+merge is skipped with probability p at each step, so a word is sometimes split into smaller pieces. The model thus
+learns the parts of rare words. The draws are a pure function of (seed, epoch).
 
-Differs from the paper: of a word that occurs often, `MOST_SEGMENTATIONS` are drawn in an epoch, among which its
-occurrences choose; all words are segmented at once, a merge of each at a time, in numpy.
+Differs from the paper: a frequent word gets at most `MOST_SEGMENTATIONS` segmentations per epoch, and its occurrences
+choose among them. All words are segmented together, one merge of each word at a time, in numpy.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ Ids = NDArray[np.int64]
 
 
 class Draws:
-    """Uniform random numbers by hashing a counter: the same on every machine and with every version of numpy."""
+    """Uniform random numbers made by hashing a counter: the same on every machine and with every version of numpy."""
 
     def __init__(self, key: str) -> None:
         digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
@@ -41,7 +41,7 @@ class Draws:
         self._drawn = 0
 
     def __call__(self, *shape: int) -> NDArray[np.float64]:
-        """The next numbers in [0, 1)."""
+        """Return the next numbers in [0, 1)."""
         number = math.prod(shape)
         counter = np.arange(self._drawn, self._drawn + number, dtype=np.uint64)
         self._drawn += number
@@ -49,10 +49,10 @@ class Draws:
 
 
 class Merges:
-    """The merges of a BPE tokenizer as arrays that are looked up by pair."""
+    """The merges of a BPE tokenizer, as arrays that are looked up by pair."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Raises ConfigError for a tokenizer of another kind."""
+        """Raises ConfigError for a tokenizer that is not BPE, or whose kind of BPE is not supported."""
         if tokenizer.kind != "bpe":
             raise ConfigError(
                 f"training.bpe_dropout needs a tokenizer of kind 'bpe', not {tokenizer.kind!r}: "
@@ -81,17 +81,20 @@ class Merges:
         self._results = np.array([vocabulary[a + b] for a, b in pairs] or [0], dtype=np.int64)
 
     def ranks(self, left: Ids, right: Ids) -> Ids:
-        """Rank of the merge of each pair; `_NONE` where there is none (an id is then -1, or no merge has this pair)."""
+        """Return the rank of the merge of each pair, or `_NONE` if an id is -1 or no merge has this pair."""
         keys = np.where((left >= 0) & (right >= 0), left * self._size + right, -1)
         places = np.searchsorted(self._keys, keys)
         return np.where(self._keys[places] == keys, self._ranks[places], _NONE)
 
     def results(self, ranks: Ids) -> Ids:
-        """The token that each merge makes."""
+        """Return the token that each merge makes."""
         return self._results[ranks]
 
     def segment(self, words: Sequence[Ids], dropout: float, draws: Draws) -> list[Ids]:
-        """Each word, given as the ids of its characters, as token ids; with `dropout` 0 those of the tokenizer."""
+        """Segment words, given as the ids of their characters, into token ids.
+
+        With `dropout` 0 they are the tokenizer's.
+        """
         segmented: list[Ids] = [np.zeros(0, dtype=np.int64)] * len(words)
         by_length = np.argsort([len(word) for word in words], kind="stable")
         for start in range(0, len(words), _WORDS_AT_A_TIME):
@@ -104,7 +107,7 @@ class Merges:
         return segmented
 
     def _merged(self, pieces: Ids, dropout: float, draws: Draws) -> list[Ids]:
-        """Rows of ids, filled up with -1, after all merges."""
+        """Merge rows of ids, padded with -1, until no merge is left."""
         active = np.arange(len(pieces))
         while active.size and pieces.shape[1] > 1:
             rows = pieces[active]
@@ -114,7 +117,7 @@ class Merges:
             places = ranks.argmin(axis=1)
             best = np.take_along_axis(ranks, places[:, None], 1)[:, 0]
             merging = best != _NONE
-            # A word whose merges were all left out at this step is done, as in the paper's Algorithm 1.
+            # A word whose possible merges are all skipped at one step is finished, as in the paper's Algorithm 1.
             active, rows, places, best = active[merging], rows[merging], places[merging], best[merging]
             columns = np.arange(rows.shape[1])
             source = np.where(columns > places[:, None], columns + 1, columns)
@@ -126,26 +129,26 @@ class Merges:
 
 @dataclass(frozen=True)
 class _Text:
-    """One side of a corpus as words: what is drawn anew in each epoch."""
+    """One side of a corpus as words, which each epoch segments anew."""
 
     merges: Merges
     characters: list[Ids]
-    """Each different word's characters."""
+    """The characters of each distinct word."""
     counts: Ids
-    """How often each of them occurs."""
+    """How often each distinct word occurs."""
     words: Ids
-    """The words of all sentences, one after the other."""
+    """The words of all sentences, concatenated, as indices into the distinct words."""
     starts: Ids
     """(N + 1,): where each sentence's words begin."""
     tags: Ids
-    """(N,): the token between START and the text; 0 where there is none."""
+    """(N,): the token between START and the text; 0 if there is none."""
     is_fixed: NDArray[np.bool_]
-    """(N,): sentences that are read as they are stored: cut ones, whose text does not give their tokens again, and
-    those with a character that is no token of its own."""
+    """(N,): sentences that are read as stored. These are truncated ones, whose text does not encode to the stored
+    tokens, and those with a character that is not a token itself."""
 
     @classmethod
     def of(cls, stored: Columns, side: Side, tokenizer: Tokenizer) -> "_Text":
-        """The words of stored sentences."""
+        """Collect the words of stored sentences."""
         merges, numbers = Merges(tokenizer), dict[str, int]()
         words: list[int] = []
         starts, fixed, tags = [0], [], []
@@ -167,7 +170,7 @@ class _Text:
         return cls(merges, characters, counts, all_words, starts_, tags_, np.array(fixed, dtype=bool))
 
     def draw(self, dropout: float, draws: Draws) -> tuple[Ids, Ids]:
-        """Token ids of all sentences without START and END, one after the other, and their numbers, (N,)."""
+        """Draw token ids for all sentences, concatenated and without START and END; also return their counts, (N,)."""
         numbers = np.minimum(self.counts, MOST_SEGMENTATIONS)
         first = np.cumsum(numbers) - numbers
         words = [self.characters[i] for i in np.repeat(np.arange(len(numbers)), numbers)]
@@ -184,15 +187,15 @@ class _Text:
 
 
 class BpeDropout:
-    """Stored pairs, in other pieces in each epoch. Holds the corpus in memory, as words."""
+    """Stored pairs, segmented differently in each epoch. Holds the corpus in memory, as words."""
 
     def __init__(
         self, stored: PairDataset, tokenizers: tuple[Tokenizer, Tokenizer], *, dropout: float, limits: tuple[int, int]
     ) -> None:
-        """`dropout`: the probability p that a merge is left out; `limits`: most tokens that are read of a source
-        (START and END counted) and a target (labels). A sentence that a draw makes longer is read as it is stored.
+        """`dropout` is the probability p that a merge is skipped.
 
-        Raises ConfigError for tokenizers that are not BPE.
+        `limits` are the most tokens read of a source (START and END counted) and of a target (labels). A sentence that
+        a draw makes longer is read as stored. Raises ConfigError for tokenizers that are not BPE.
         """
         self._stored, self._dropout = stored, dropout
         self._limits = {"src": limits[0], "tgt": limits[1] + 1}
@@ -201,7 +204,10 @@ class BpeDropout:
         }
 
     def epoch(self, seed: int, epoch: int) -> PairDataset:
-        """The pairs as they are read in this epoch: the same for the same seed, on every worker."""
+        """Return the pairs as this epoch reads them.
+
+        They depend only on seed and epoch, so all workers get the same.
+        """
         draws = Draws(f"repose bpe dropout 1/{seed}/{epoch}")
         columns = {side: self._side(side, draws) for side in SIDES}
         stored = self._stored.columns
@@ -217,7 +223,7 @@ class BpeDropout:
         )
 
     def _side(self, side: Side, draws: Draws) -> tuple[Ids, Ids]:
-        """Values and offsets of one side, as `Columns` has them."""
+        """Return the values and offsets of one side, in the format of `Columns`."""
         text, stored = self._texts[side], self._stored.columns
         drawn, lengths = text.draw(self._dropout, draws)
         before = stored.lengths(side).astype(np.int64)

@@ -1,7 +1,7 @@
-"""What is known of the published corpora: `corpora.toml`, read into frozen dataclasses.
+"""The catalogue of published corpora: `corpora.toml`, read into frozen dataclasses.
 
-The file holds names, mirrors, licences, counts and checksums, and none of the texts. A corpus may have more than two
-languages (Multi30k has four, aligned line by line), so that a split is a list of texts rather than a pair of them.
+The file holds names, mirrors, licences, counts and checksums, but no corpus text. A corpus may have more than two
+languages (Multi30k has four, aligned line by line), so a split is a list of texts and not a pair.
 """
 
 import functools
@@ -19,10 +19,10 @@ from repose.system.errors import DataError, unknown
 
 @dataclass(frozen=True, kw_only=True)
 class TextInfo:
-    """One language of one split, as its publisher offers it.
+    """One language of one split, as published.
 
-    `path` is below a mirror, or inside the archive. `num_bytes` and `sha256` are of the uncompressed text; None where
-    they are not known.
+    `path` is relative to a mirror, or inside the archive. `num_bytes` and `sha256` describe the uncompressed text; None
+    if not known.
     """
 
     language: str
@@ -33,7 +33,10 @@ class TextInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitInfo:
-    """One split: `num_pairs` lines per language once those with an empty side are dropped (None: not known)."""
+    """One split of a corpus.
+
+    `num_pairs` is the number of lines per language after dropping pairs with an empty side; None if not known.
+    """
 
     name: str
     num_pairs: int | None
@@ -51,10 +54,10 @@ class ArchiveInfo(Expected):
 class CorpusInfo:
     """A published corpus.
 
-    `source` names the publication that it is part of: corpora of one source share an archive and are fetched one at a
-    time. `mirrors` are addresses that a published path is appended to, in the order in which they are tried. `pairs`
-    are the directions (source language, target language) that it is used for. `tokenised` says that the text is
-    tokenised already, so that BLEU is computed with `tok:none` beside `13a`; `lowercased`, that it is lower-case.
+    `source` names the publication that the corpus is part of. Corpora of one source share an archive and are fetched
+    one at a time. `mirrors` are URL prefixes of published paths, in the order in which they are tried. `pairs` are the
+    directions (source language, target language) that the corpus is used for. `tokenised`: the text is tokenised
+    already, so BLEU is computed with `tok:none` as well as `13a`. `lowercased`: the text is in lower case.
     """
 
     name: str
@@ -71,12 +74,12 @@ class CorpusInfo:
 
 
 def names() -> list[str]:
-    """Names of all corpora that can be fetched, in alphabetical order."""
+    """Return the names of all corpora that can be fetched, in alphabetical order."""
     return sorted(_catalogue())
 
 
 def describe(name: str) -> CorpusInfo:
-    """The catalogue's entry; DataError with the nearest name where there is none called `name`."""
+    """Return the catalogue's entry for `name`. Raises DataError, which suggests the nearest name, if there is none."""
     corpora = _catalogue()
     if name not in corpora:
         raise DataError(unknown("published corpus", name.lower(), names()))
@@ -85,7 +88,7 @@ def describe(name: str) -> CorpusInfo:
 
 @functools.cache
 def _catalogue() -> dict[str, CorpusInfo]:
-    """All entries of `corpora.toml` by name, each with what it inherits from its source."""
+    """Return all entries of `corpora.toml` by name, each with the fields inherited from its source."""
     tables = tomllib.loads(resources.files("repose.data").joinpath("corpora.toml").read_text(encoding="utf-8"))
     entries = {
         name: {**tables["sources"][entry["source"]], "name": name, **entry, "splits": _splits(entry["splits"])}
@@ -95,7 +98,7 @@ def _catalogue() -> dict[str, CorpusInfo]:
 
 
 def _splits(tables: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The `[corpora.NAME.splits]` tables: every key of one but `num_pairs` is a language."""
+    """Convert the `[corpora.NAME.splits]` tables. Every key of a table except `num_pairs` is a language."""
     return [
         {
             "name": name,

@@ -1,7 +1,7 @@
-"""Looks a parallel corpus over before it is trained on: what in it would spoil the model, or its scores.
+"""Check a parallel corpus before training, for anything that would spoil the model or its scores.
 
-One pass over each set, about fifty bytes of memory for each pair. Nothing is changed, and nothing refused that could be
-trained on.
+The check reads each set once and needs about fifty bytes of memory per pair. It changes nothing, and refuses nothing
+that could be trained on.
 """
 
 import re
@@ -23,16 +23,17 @@ from repose.data.tables import names_columns, plain_name
 from repose.system.errors import DataError
 
 Identify = Callable[[str], tuple[str, float]]
-"""The language of a text, as a code such as "en", and how probable it is, from 0 to 1."""
+"""A function that identifies the language of a text: a code such as "en", and its probability from 0 to 1."""
 
 MAX_PAIRS = 1_000_000
-"""So many pairs of each set are looked at, from the first on."""
+"""Most pairs checked in each set, from the first on."""
 UNEQUAL, UNEQUAL_CHARACTERS = 2.5, 30
-"""A pair is unequal whose ratio of lengths is so many times the median one, or its inverse, unless both are shorter."""
+"""A pair is unequal if its length ratio is this many times the median ratio, or the inverse. Pairs with both sides
+shorter than this many characters are exempt."""
 SHORT_PAIR = 40
-"""Characters of both sides together: everyone says "Thank you.", so shorter pairs may be in two sets."""
+"""Characters of both sides together. Shorter pairs, such as "Thank you.", may well occur in two sets."""
 OF_ANY_LENGTH = 0.2
-"""Share of a set's pairs in another set from which on short ones count, too: so many are no chance."""
+"""If at least this share of a set's pairs is in another set, short pairs count, too: it is not a coincidence."""
 _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.REVERSED: 0.002,
     Kind.LANGUAGE: 0.005,
@@ -59,8 +60,8 @@ _LEAST_SHARE: Mapping[Kind, float] = {
     Kind.LONG: 0.005,
     Kind.WORDLESS: 0.001,
 }
-"""What is rarer is not reported. The shares are chosen so that what people see when they read the corpora of
-results/corpus-check.json is reported, and nothing of the clean ones."""
+"""Findings below this share are not reported. The shares are chosen so that everything that people notice when reading
+the corpora of results/corpus-check.json is reported, and nothing about the clean ones."""
 _LEAST_COUNT: Mapping[Kind, int] = {
     Kind.REVERSED: 2,
     Kind.LANGUAGE: 3,
@@ -75,27 +76,28 @@ _LEAST_COUNT: Mapping[Kind, int] = {
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
-"""Characters of a side's median line, at least, where lines are sentences and not words."""
+"""Fewest characters in the median line of a side whose lines are sentences rather than words."""
 _NAME, _NEXT_ROWS = re.compile(r"[^\W\d_]+( [^\W\d_]+)?"), 20
-"""What the name of a column may be, and after it, rows of a table that are looked at."""
+"""What a column name may look like, and how many rows after the first are compared with it."""
 _ALIKE, _MAIN_SCRIPT = 0.9, 0.25
-"""Share of lines with the first word of all, and of a side's lines in a script that is one of its own."""
+"""Share of lines that must begin with the same word, and of a side's lines that must be in a script to make it one of
+the side's own."""
 _BY_HALVES = (
     "their lengths do not show where they diverge: look at the last lines of both, then compare those in the middle, "
     "and go on in the half that does not match"
 )
 _MOST = 0.5
-"""Share of a set's lines in a script that is not the training set's, beyond which its files are taken for others."""
+"""If a larger share of a set's lines is in scripts that the training set does not use, its files may be swapped."""
 _CERTAIN, _FEWEST_SAMPLED = 0.9, 50
-"""How probable a language must be, and of how many long lines some are looked at."""
+"""Least probability of an identified language, and fewest long lines that a side must have for a language check."""
 _FEWEST_DETECTED = 3
-"""Long lines in one language by which a side is said to be in it."""
+"""Fewest long lines in one language from which a side's language is concluded."""
 _NO_LANGUAGE = "zxx"
-"""What py3langid calls text such as numbers."""
+"""The code that py3langid returns for text such as numbers."""
 _ALIKE_LANGUAGES = tuple(
     frozenset(codes.split()) for codes in ("ar ary arz", "bs hr sr", "cs sk", "da nn no", "id ms", "wuu yue zh")
 )
-"""Those of which a text in one may well be taken for one in another."""
+"""Groups of languages that are easily mistaken for one another."""
 
 
 def check_corpus(
@@ -103,12 +105,13 @@ def check_corpus(
     identify: Identify | None = None,
     languages: tuple[str, str] = (UNKNOWN, UNKNOWN),
 ) -> CorpusCheck:
-    """Looks over the sets of a corpus, by their names, "train" first; at no languages without `identify`.
+    """Check the sets of a corpus, given by name with "train" first. Without `identify`, languages are not checked.
 
-    Sets beside train, valid and test are trained on, too; of those two, pairs in them are no finding, since whoever
-    trains leaves them out. `languages` are those that train, valid, test and synthetic are said to be in.
+    `languages` are the stated languages of the sets train, valid, test and synthetic. Sets other than train, valid and
+    test are also trained on. Their pairs may be in valid or test without a finding, since training leaves such pairs
+    out.
 
-    Raises DataError where a file cannot be read or has no pair that can be used, as its reader does.
+    Raises DataError if a file cannot be read or has no usable pair, as its reader does.
     """
     looked_at, findings, train, valid, detected = {}, [], None, None, (UNKNOWN, UNKNOWN)
     for split, reader in sets.items():
@@ -140,9 +143,9 @@ def _read(reader: PairReader) -> CorpusStatistics:
     try:
         for row in islice(reader.rows(), MAX_PAIRS):
             seen.add(row)
-    except UnequalLinesError as error:  # which shows at their end
+    except UnequalLinesError as error:  # known only once the shorter file has ended
         slip = _slip(seen)
-        if slip is None or seen.rows - slip.end > FEWEST_PAIRS:  # so few at the end may fit by chance
+        if slip is None or seen.rows - slip.end > FEWEST_PAIRS:  # so few pairs at the end may fit by chance
             raise DataError(f"{error}; {_BY_HALVES}") from error
         raise DataError(f"{error}; they seem to diverge near line {slip.start + 1:,}") from error
     if seen.rows < MAX_PAIRS:
@@ -156,19 +159,19 @@ def _slip(seen: CorpusStatistics) -> Slip | None:
 
 
 def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str = "", amount: int = 0) -> list[Finding]:
-    """The finding, unless it is too rare to tell."""
+    """Return the finding in a list, or an empty list if it is too rare to report."""
     if count < max(_LEAST_COUNT.get(kind, 1), _LEAST_SHARE.get(kind, 0.0) * of):
         return []
     return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
 
 
 def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "", amount: int = 0) -> list[Finding]:
-    """The finding of the rows that a mask picks."""
+    """Return the finding about the rows that a mask selects."""
     return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail, amount)
 
 
 def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
-    """What single lines show, and the first."""
+    """Yield findings about single lines, and about the first line."""
     if seen.first is not None and names_columns(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
         if min(np.median(length) for length in lengths) >= _SENTENCE:
@@ -179,8 +182,11 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
-    """A first row of a table that may name its columns, in words that are not known: one or two on each side, without
-    punctuation, and in another script than their side, or half as long as the next rows at most."""
+    """Find a first row that may name a table's columns in words that are not known.
+
+    Such a row has one or two words on each side, without punctuation. It is in another script than the rest of a side,
+    or at most half as long as the shortest of the next rows.
+    """
     if seen.first is None or names_columns(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
         return []
     sides = list(seen.sides.values())
@@ -195,7 +201,7 @@ def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
-    """Directions, repetitions, lengths and slips."""
+    """Yield findings about directions, repetitions, lengths and slips."""
     src, tgt = seen.turned(*(seen.sides[side].lengths for side in SIDES))
     is_pair = src > 0
     if (reverse := seen.is_reversed).any():
@@ -215,7 +221,7 @@ def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
-    """Their quotes and numbers, how lines begin, where no tag was seen, and their script."""
+    """Yield findings about each side: quotes, line numbers, common beginnings (if no tag was seen) and scripts."""
     for side in SIDES:
         one = seen.sides[side]
         if one.is_of_spreadsheet:
@@ -234,7 +240,7 @@ def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
 
 
 def _in_other_scripts(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
-    """A side most of whose lines are in another script than the training set's, as where files are swapped."""
+    """Find sides that are mostly in another script than in the training set, as when files are swapped."""
     for side in SIDES:
         own = _own_scripts(train.sides[side].scripts)
         scripts = seen.sides[side].scripts
@@ -249,7 +255,7 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
 
 
 def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
-    """What of a held-out set is in the training set."""
+    """Find pairs and sentences of a held-out set that are also in the training set."""
     both = np.isin(_pair_keys(seen), _pair_keys(train))
     yield from _in_two_sets(Kind.TRAINED_ON, both, seen)
     one = [np.isin(seen.sides[side].keys, train.sides[side].keys) for side in SIDES]
@@ -258,12 +264,12 @@ def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Findin
 
 
 def _validated_on(valid: CorpusStatistics, test: CorpusStatistics) -> Iterator[Finding]:
-    """What of the test set is in the validation set."""
+    """Find pairs of the test set that are also in the validation set."""
     yield from _in_two_sets(Kind.VALIDATED_ON, np.isin(_pair_keys(test), _pair_keys(valid)), test)
 
 
 def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) -> list[Finding]:
-    """The finding of the pairs that a mask picks: of all, where they are many, or else of the long ones."""
+    """Return the finding about pairs in two sets: about all of them if they are many, else about the long ones."""
     mask = mask & (seen.sides["src"].lengths > 0)
     if mask.sum() >= OF_ANY_LENGTH * seen.pairs:
         return _where(kind, "", mask, seen.pairs)
@@ -271,17 +277,17 @@ def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) ->
 
 
 def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
-    """Which pairs are long enough to be in one set only."""
+    """Mark the pairs that are long enough that they should be in one set only."""
     lengths = [seen.sides[side].lengths for side in SIDES]
     return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
 
 
 Sure = dict[Side, list[tuple[int, str]]]
-"""Each side's long lines, as rows, with the languages that they are in with much probability."""
+"""For each side, the rows of its long lines whose language is nearly certain, with that language."""
 
 
 def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
-    """Languages of long lines, of sides that have some of them, `fewest` at least."""
+    """Identify the languages of long lines, for sides that have at least `fewest` of them."""
     sure: Sure = {}
     for side in SIDES:
         sample = lines if len(lines := seen.sample(side)) >= fewest else []
@@ -290,18 +296,18 @@ def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
 
 
 def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> list[tuple[int, str]]:
-    """Rows of texts and the languages that they are in, where that is certain."""
+    """Return rows and languages of the texts whose language is nearly certain."""
     found = [(row, *identify(text)) for row, text in texts]
     return [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
 
 
 def _most_common(found: Sequence[tuple[int, str]]) -> tuple[str, int]:
-    """The language of most rows, and how many these are."""
+    """Return the most frequent language and its number of rows."""
     return next(iter(Counter(language for _, language in found).most_common(1)), (UNKNOWN, 0))
 
 
 def _detected(sure: Sure) -> tuple[str, str]:
-    """The language that most of a side's long lines are in, if there are some such lines."""
+    """Return the language of most long lines of each side; unknown if it has too few such lines."""
     languages = {}
     for side, lines in sure.items():
         language, count = _most_common(lines)
@@ -310,7 +316,7 @@ def _detected(sure: Sure) -> tuple[str, str]:
 
 
 def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
-    """One of both sides, another than the side's in some long lines, or another than the side is named by."""
+    """Find one language on both sides, lines in another language than their side, and wrongly named languages."""
     sure = {side: lines * (len(seen.sample(side)) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
     counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
     usual = {side: _most_common(lines) for side, lines in sure.items()}
@@ -331,8 +337,11 @@ def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tu
 
 
 def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
-    """A side that is named as in one language and is in another: most of its long lines are, or where these are few,
-    of its short ones, put together. A language that cannot be identified would always be taken for another."""
+    """Find sides that are in another language than stated.
+
+    Most of a side's long lines decide; if it has few long lines, its short lines decide, joined into longer texts. A
+    stated language that cannot be identified is skipped, since it would always be mistaken for another.
+    """
     codes = [short_code(code) for code in named]
     for side, own, of_other in zip(SIDES, codes, reversed(codes), strict=True):
         is_joined = len(seen.sample(side)) < _FEWEST_SAMPLED
@@ -360,7 +369,7 @@ def _pair_keys(seen: CorpusStatistics) -> NDArray[np.int64]:
 
 
 def _repeats(keys: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which keys occurred before."""
+    """Mark the keys that occurred before."""
     _, first = np.unique(keys, return_index=True)
     repeated = np.ones(len(keys), dtype=bool)
     repeated[first] = False

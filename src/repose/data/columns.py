@@ -1,10 +1,11 @@
 """Examples made of integer columns, such as token ids, in a folder that can be memory-mapped.
 
-    <column>.ids        the numbers of all examples, one after the other
-    <column>.offsets    int64, examples + 1: where each example begins, and the end
-    meta.json           format_version, type of each column, num_examples, digest, and what the writer has to say (info)
+    <column>.ids        the numbers of all examples, concatenated
+    <column>.offsets    int64, number of examples + 1: where each example begins, and the end of the last
+    meta.json           format_version, type of each column, num_examples, digest, and what the writer adds (info)
 
-All numbers are little-endian. A folder under its final name is complete: it is written under another name and renamed.
+All numbers are little-endian. A folder under its final name is complete: it is written under a temporary name and then
+renamed.
 """
 
 import contextlib
@@ -36,18 +37,18 @@ class Columns:
 
     folder: Path
     digest: str
-    """SHA-256 of what of the data can move numbers; it is part of a run's id."""
+    """SHA-256 of everything in the data that can affect a training's numbers; part of a run's id."""
     info: Mapping[str, Any]
-    """What the writer said."""
+    """Additional information from the writer."""
     num_examples: int
     values: Mapping[str, NDArray[np.integer[Any]]]
-    """Each column of all examples, one after the other; memory-mapped."""
+    """The numbers of all examples, concatenated, for each column; memory-mapped."""
     offsets: Mapping[str, NDArray[np.int64]]
-    """Where each example begins in a column's `values`, and the end, (N + 1,); memory-mapped."""
+    """(N + 1,): where each example begins in a column's `values`, and the end of the last; memory-mapped."""
 
     @classmethod
     def open(cls, folder: Path) -> "Columns":
-        """Open a folder written by `writing_columns`; raises DataError when it is missing or damaged."""
+        """Open a folder written by `writing_columns`. Raises DataError if it is missing or damaged."""
         meta = read_meta(folder)
         values, offsets = {}, {}
         for name, dtype in meta["columns"].items():
@@ -58,12 +59,12 @@ class Columns:
         return cls(folder, meta["digest"], meta["info"], meta["num_examples"], values, offsets)
 
     def lengths(self, column: str) -> NDArray[np.int32]:
-        """Numbers in that column of each example, (N,)."""
+        """Return how many numbers each example has in a column, (N,)."""
         starts = self.offsets[column]
         return np.subtract(starts[1:], starts[:-1], dtype=np.int32, casting="unsafe")
 
     def padded(self, column: str, indices: NDArray[np.integer[Any]], fill: int = 0) -> NDArray[np.int64]:
-        """These examples' numbers in a column, (B, longest), filled up with `fill` on the right."""
+        """Return the numbers of the given examples in a column, (B, longest), padded on the right with `fill`."""
         starts = self.offsets[column][indices]
         lengths = self.offsets[column][indices + 1] - starts
         steps = np.arange(lengths.max(initial=0))
@@ -73,32 +74,34 @@ class Columns:
         return padded
 
     def shifted(self, column: str, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What a decoder reads, all tokens but the last, and has to say, all but the first: (B, longest - 1) each, and
-        0 from the same place on."""
+        """Return decoder inputs (all tokens but the last) and labels (all but the first), each (B, longest - 1).
+
+        Both are 0 from the same position on.
+        """
         stored = self.padded(column, indices)
         labels = stored[:, 1:].copy()
         return np.where(labels == 0, 0, stored[:, :-1]), labels
 
     def flat(self, column: str, indices: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """These examples' numbers in a column, one example after the other."""
+        """Return the numbers of the given examples in a column, concatenated."""
         starts, ends = self.offsets[column][indices], self.offsets[column][indices + 1]
         pieces = [self.values[column][a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
         return np.concatenate(pieces).astype(np.int64) if pieces else np.zeros(0, dtype=np.int64)
 
 
 class NothingError(DataError):
-    """A corpus from which no example is left."""
+    """A corpus without a single usable example."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Examples of one kind; a kind says what its columns are."""
+    """Examples of one kind; each subclass defines its columns."""
 
     columns: Columns
 
     @classmethod
     def open(cls, folder: Path) -> Self:
-        """Raises DataError when the folder is missing, unfinished or damaged."""
+        """Open a prepared folder. Raises DataError if it is missing, unfinished or damaged."""
         return cls(Columns.open(folder))
 
     def __len__(self) -> int:
@@ -107,7 +110,7 @@ class Prepared:
 
 
 class ColumnsWriter:
-    """Fills a folder in constant memory: `append` any number of times to each column, then `finish`."""
+    """A writer that fills a folder in constant memory: `append` to each column any number of times, then `finish`."""
 
     def __init__(self, folder: Path, types: Mapping[str, str], files: ExitStack) -> None:
         self._folder = folder
@@ -123,11 +126,11 @@ class ColumnsWriter:
 
     @property
     def num_examples(self) -> int:
-        """Examples appended so far."""
+        """Number of examples appended so far."""
         return min(self._numbers.values())
 
     def append(self, column: str, values: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]) -> None:
-        """Some examples' numbers in a column, one after the other, of the column's type; `lengths` (N,) cut them."""
+        """Append examples to a column: their numbers, concatenated, in the column's type, and their `lengths` (N,)."""
         assert values.dtype == self._types[column]
         file, offsets = self._files[column]
         file.write(values.tobytes())
@@ -136,13 +139,13 @@ class ColumnsWriter:
         self._numbers[column] += len(lengths)
 
     def offsets(self, column: str) -> bytes:
-        """The content of a column's offsets so far."""
+        """Return the content of a column's offsets file so far."""
         file = self._files[column][1]
         file.flush()
         return (self._folder / f"{column}.offsets").read_bytes()
 
     def finish(self, digest: str, info: Mapping[str, Any]) -> None:
-        """All columns are complete."""
+        """Write meta.json, which completes the folder."""
         assert len(set(self._numbers.values())) == 1, "every example is in every column"
         meta = {
             "format_version": FORMAT_VERSION,
@@ -156,10 +159,10 @@ class ColumnsWriter:
 
 @contextlib.contextmanager
 def writing_columns(folder: Path, types: Mapping[str, str]) -> Iterator[ColumnsWriter]:
-    """A writer, whose folder takes the place of `folder` when the block ends without an error.
+    """Yield a writer whose folder replaces `folder` if the block ends without an error.
 
-    `types` are the columns' names with numpy's names of their types ("<i4"). Raises DataError where `folder` holds
-    something other than columns, WriteError where it cannot be written.
+    `types` maps column names to numpy type names ("<i4"). Raises DataError if `folder` holds something other than
+    columns, WriteError if it cannot be written.
     """
     is_ours = folder.is_dir() and all(e.name == META_FILE or e.suffix in _SUFFIXES for e in folder.iterdir())
     if folder.exists() and not is_ours:
@@ -171,10 +174,10 @@ def writing_columns(folder: Path, types: Mapping[str, str]) -> Iterator[ColumnsW
 def write_columns(
     folder: Path, columns: Sequence[str], examples: Iterable[Sequence[Sequence[int]]], info: Mapping[str, Any]
 ) -> None:
-    """Write examples, each one list of numbers per column, as int32.
+    """Write examples as int32 columns. Each example has one list of numbers per column.
 
-    `info` is read after the last example, so that it may count them. Raises NothingError where there is none, DataError
-    where `folder` holds something else, WriteError where it cannot be written.
+    `info` is read after the last example, so it may count them. Raises NothingError if there is no example, DataError
+    if `folder` holds something else, WriteError if it cannot be written.
     """
     digest = hashlib.sha256()
     remaining = iter(examples)
@@ -195,7 +198,7 @@ def write_columns(
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
-    """The meta.json of a folder of columns; raises DataError for any other."""
+    """Read the meta.json of a folder of columns. Raises DataError for any other folder."""
     path = folder / META_FILE
     try:
         text = path.read_text(encoding="utf-8")
@@ -218,18 +221,18 @@ def read_meta(folder: Path) -> dict[str, Any]:
 
 
 def id_type(vocab_size: int) -> str:
-    """The type of stored token ids: uint16, or uint32 above 65,536 ids."""
+    """Return the type in which token ids are stored: uint16, or uint32 for more than 65,536 ids."""
     return "<u2" if vocab_size <= 1 << 16 else "<u4"
 
 
 def _map(path: Path, dtype: str) -> NDArray[Any]:
     try:
-        # A plain array over the map: np.memmap itself costs microseconds at each indexing.
+        # A plain array over the map, because np.memmap itself costs microseconds at each indexing.
         return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
     except (OSError, ValueError) as error:
         raise damaged(path.parent, f"{path.name}: {error}") from error
 
 
 def damaged(folder: Path, what: str) -> DataError:
-    """The error for a folder whose content is not what was written."""
+    """Return the error for a folder whose content is not what was written."""
     return DataError(f"the prepared dataset {folder} is damaged ({what}): delete that folder and prepare it again")

@@ -1,10 +1,10 @@
-"""Published corpora by name: fetched once, checked, and kept in a cache as plain text.
+"""Published corpora by name: fetched once, checked, and cached as plain text.
 
-A corpus lies in `<home>/corpora/<name>/` as `<split>.<language>`: uncompressed UTF-8, one sentence per line, the
-languages of a split aligned line by line. The splits are called train, valid and test, except that the test sets of
-Multi30k keep their published names. `corpus.json` beside them says where each text came from, under which licence, its
+A corpus is stored in `<home>/corpora/<name>/` as files `<split>.<language>`: uncompressed UTF-8, one sentence per line,
+the languages of a split aligned line by line. The splits are called train, valid and test, except that the test sets of
+Multi30k keep their published names. `corpus.json` in the same folder records the source of each text, its licence,
 size, number of lines and SHA-256, and how many pairs were dropped because a side was empty. The folder appears whole or
-not at all. `<home>/downloads` keeps an archive that several corpora share, and downloads that were interrupted.
+not at all. `<home>/downloads` keeps archives that several corpora share, and interrupted downloads.
 """
 
 import json
@@ -22,21 +22,24 @@ __all__ = ["cache_home", "describe", "fetch_corpus", "locate", "names", "prepare
 
 
 def cache_home() -> Path:
-    """`$REPOSE_HOME`, else `repose` in the user's cache folder (XDG Base Directory specification)."""
+    """Return the cache folder: `$REPOSE_HOME`, or `repose` in the user's cache (XDG Base Directory specification)."""
     if home := os.environ.get("REPOSE_HOME"):
         return Path(home).expanduser().absolute()
-    # The specification has relative values ignored.
+    # The specification says that relative values are ignored.
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (cache if cache.is_absolute() else Path.home() / ".cache") / "repose"
 
 
 def prepared_home() -> Path:
-    """Where the cache keeps prepared corpora, each in a folder with its key for a name."""
+    """Return the folder of prepared corpora in the cache. Each corpus has a folder named by its key."""
     return cache_home() / "prepared"
 
 
 def locate(name: str, *, home: Path | None = None) -> Path:
-    """The folder of a fetched corpus; DataError that says how to fetch it where it is not there or not whole."""
+    """Return the folder of a fetched corpus.
+
+    Raises DataError, which says how to fetch it, if it is missing or incomplete.
+    """
     info = describe(name)
     folder = (home or cache_home()) / "corpora" / info.name
     if not _is_whole(info, folder):
@@ -47,11 +50,11 @@ def locate(name: str, *, home: Path | None = None) -> Path:
 def fetch_corpus(
     info: CorpusInfo, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None
 ) -> Path:
-    """Fetch a corpus from its mirrors, or from `source`, an archive or folder that you already have; its folder.
+    """Fetch a corpus from its mirrors, or from a local archive or folder `source`, and return its folder.
 
-    The same checks apply to both. A corpus that is there already is left as it is. `progress` is called with the file's
-    name, bytes so far and bytes in all (None: unknown). Raises DataError, with what to do instead, where the corpus
-    cannot be had.
+    Both are checked alike. A corpus that is already in the cache is left as it is. `progress` is called with the file's
+    name, the bytes so far and the bytes in all (None: unknown). Raises DataError, which says what to do instead, if the
+    corpus cannot be fetched.
     """
     home = home or cache_home()
     folder, downloads = home / "corpora" / info.name, home / "downloads" / info.source
@@ -61,8 +64,7 @@ def fetch_corpus(
             progress(f"waiting for another process that fetches {info.source}", 0, None)
 
     try:
-        # Where the file system has no locks, two fetches may disturb each other, but what they put into place is
-        # checked and whole all the same.
+        # Without file locks, two fetches may disturb each other, but what they put in place is checked and complete.
         with locked(home / "locks" / f"{info.source}.lock", on_wait=say_waiting):
             if not _is_whole(info, folder):
                 with replacing_folder(folder) as staging:
@@ -85,12 +87,12 @@ def fetch_corpus(
 
 
 def is_there(info: CorpusInfo) -> bool:
-    """Whether a corpus has been fetched."""
+    """Return whether a corpus has been fetched."""
     return _is_whole(info, cache_home() / "corpora" / info.name)
 
 
 def _is_whole(info: CorpusInfo, folder: Path) -> bool:
-    """Whether the folder holds every text of the corpus at the size that its manifest gives."""
+    """Return whether the folder holds every text of the corpus at the size recorded in its manifest."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format_version"] != FORMAT_VERSION or manifest["name"] != info.name:

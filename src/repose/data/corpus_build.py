@@ -1,8 +1,8 @@
-"""Putting one corpus together, from its mirrors or from a copy that is already there, in a folder not yet in use.
+"""Assemble one corpus from its mirrors or from a local copy, in a folder that is not in use yet.
 
-Its texts are found under any of their names, unpacked, checked, and aligned line by line. Lines end at `\\n` and
-nowhere else. A pair (or row, where a split has more languages) of which any side is empty is dropped from every side,
-as the published counts of TED HRLR do it, and counted.
+The texts are found under any of their names, unpacked, checked, and aligned line by line. Lines end at `\\n` only. A
+pair (or row, if a split has more languages) with an empty side is dropped from every side and counted. The published
+counts of TED HRLR drop such pairs, too.
 """
 
 import functools
@@ -25,7 +25,7 @@ MANIFEST = "corpus.json"
 
 @dataclass(frozen=True)
 class TextFile:
-    """What the manifest says of a text: where it came from, number of lines, size in bytes, SHA-256."""
+    """A text's entry in the manifest: its origin, number of lines, size in bytes, and SHA-256."""
 
     source: str
     lines: int
@@ -34,9 +34,9 @@ class TextFile:
 
 
 class CorpusBuilder:
-    """Fills the empty folder `staging` with the texts of a corpus and its manifest.
+    """A builder that fills the empty folder `staging` with the texts of a corpus and its manifest.
 
-    Call one of `import_from` and `download_from_mirrors`, then `write_manifest`.
+    Call either `import_from` or `download_from_mirrors`, then `write_manifest`.
     """
 
     def __init__(self, info: CorpusInfo, staging: Path) -> None:
@@ -46,7 +46,7 @@ class CorpusBuilder:
         self.dropped: dict[str, int] = {}
 
     def import_from(self, source: Path) -> None:
-        """Take the texts from an archive or a folder; DataError where it is not a good copy."""
+        """Take the texts from an archive or a folder. Raises DataError if it is not a good copy of the corpus."""
         archive = self.info.archive
         if archive is not None and (source / archive.filename).is_file():
             source = source / archive.filename
@@ -69,10 +69,13 @@ class CorpusBuilder:
             ) from error
 
     def download_from_mirrors(self, folder: Path, progress: Progress | None) -> None:
-        """Take the texts from the mirrors, by way of `folder`; DataError where none gives what was published."""
+        """Download the texts into `folder` and take them from there.
+
+        Raises DataError if no mirror has the published files.
+        """
 
         def fetch(path: str, expected: Expected, verify: Callable[[Path], None]) -> str:
-            """One file; the address that served it."""
+            """Download one file and return the address that served it."""
             urls = [mirror + path for mirror in self.info.mirrors]
             try:
                 return download(urls, folder / path, expected, verify, progress=progress)
@@ -87,7 +90,7 @@ class CorpusBuilder:
             self.files = {name: replace(file, source=url) for name, file in self.files.items()}
             return
         for name, text in texts_of(self.info).items():
-            # The compressed size is not known. It is less than the text's, but for a few bytes in tiny files.
+            # The compressed size is not known. It is below the text's size, except for a few bytes in tiny files.
             compressed = text.path.endswith((".gz", ".xz"))
             limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes + (1 << 16)
             expected = Expected(max_bytes=limit, num_bytes=None if compressed else text.num_bytes)
@@ -99,7 +102,7 @@ class CorpusBuilder:
             raise DataError(f"the mirrors' texts of {self.info.name} do not fit together: {error}") from error
 
     def write_manifest(self) -> None:
-        """Write `corpus.json`: what the folder holds and where it comes from."""
+        """Write `corpus.json`: what the folder holds and where it came from."""
         about = ("name", "title", "homepage", "licence", "tokenised", "lowercased")
         manifest = {
             "format_version": FORMAT_VERSION,
@@ -110,7 +113,7 @@ class CorpusBuilder:
         write_json(self.staging / MANIFEST, manifest)
 
     def _add_archive(self, archive: Path, source: str) -> None:
-        """Unpack every text of the corpus out of a tar archive, with all checks."""
+        """Unpack every text of the corpus from a tar archive, with all checks."""
         members, texts = set(unpack.list_members(archive)), texts_of(self.info)
         scratch = self.staging / ".members"
         scratch.mkdir()
@@ -131,7 +134,7 @@ class CorpusBuilder:
         self.files[name] = check_text(self.staging / name, source, text.sha256)
 
     def _align(self) -> None:
-        """Drop the rows of each split that any language leaves empty; BadCopyError for other counts than published."""
+        """Drop the rows of each split that have an empty side. Raises BadCopyError if line or pair counts are wrong."""
         for split in self.info.splits:
             names = [f"{split.name}.{text.language}" for text in split.texts]
             lines = {text.language: self.files[name].lines for text, name in zip(split.texts, names, strict=True)}
@@ -155,21 +158,22 @@ class CorpusBuilder:
                         for file, line in zip(files, row, strict=True):
                             file.write(line + b"\n")
                 for name, path in zip(names, paths, strict=True):
-                    # The published SHA-256 is of the text with its empty lines; what is left of it has its own.
+                    # The published SHA-256 is for the text with its empty lines, so a new one is recorded.
                     self.files[name] = check_text(path, self.files[name].source, None)
 
 
 def texts_of(info: CorpusInfo) -> dict[str, TextInfo]:
-    """Every text of a corpus by its name in the cache, `<split>.<language>`."""
+    """Return every text of a corpus by its name in the cache, `<split>.<language>`."""
     return {f"{split.name}.{text.language}": text for split in info.splits for text in split.texts}
 
 
 def find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> str:
-    """The file of a copy that holds the text; BadCopyError where there is none, or more than one fits equally.
+    """Find the file of a copy that holds the text.
 
-    A copy may call it by its published path, by what is left of that without leading folders, or by its name in the
-    cache, each as published, plain, and compressed; the most specific comes first. `fitting` gives the copy's files of
-    a name.
+    A copy may call the file by its published path, by that path without some leading folders, or by its name in the
+    cache, and each of these as published, plain, or compressed. The most specific name is tried first. `fitting`
+    returns the copy's files with a given name. Raises BadCopyError if there is no match, or if several match equally
+    well.
     """
     parts = text.path.split("/")
     for stem in [*("/".join(parts[start:]) for start in range(len(parts))), name]:
@@ -184,9 +188,9 @@ def find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> 
 
 
 def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
-    """What an unpacked text holds; BadCopyError where it is not the published one, or not UTF-8."""
+    """Check and describe an unpacked text. Raises BadCopyError if it is not the published text or not UTF-8."""
     with path.open("rb") as file:
-        # Hosts that lost a file like to answer with a page instead, and with success.
+        # A host that has lost a file often answers with a web page and status 200.
         if file.read(1 << 20).lstrip()[:15].lower().startswith((b"<!doctype html", b"<html")):
             raise BadCopyError(f"{path.name} came as a web page instead of text")
     digest = sha256_of(path)
@@ -203,7 +207,7 @@ def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
 
 
 def _rows(paths: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:
-    """The lines of all files side by side, without their line feeds."""
+    """Yield the lines of all files side by side, without their line feeds."""
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in paths]
         for row in zip(*files, strict=True):

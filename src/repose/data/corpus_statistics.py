@@ -1,4 +1,4 @@
-"""What a check keeps of a set of sentence pairs while it reads it once: tallies, and a few numbers for each row."""
+"""Statistics of a set of sentence pairs, gathered in one pass: tallies, and a few numbers for each row."""
 
 import re
 import unicodedata
@@ -17,36 +17,38 @@ from repose.data.scripts import script_of
 from repose.data.tokenised_text import ENTITY, looks_tokenised
 
 LONG_WORDS, LONG_CHARACTERS = 100, 600
-"""More than so many on a side are longer than a sentence."""
+"""A side with more words or characters than this is longer than a sentence."""
 NO_SCRIPT = -1
 _MOST_FIRST_WORDS = 10_000
 _COPIED_WORDS, _COPIED_LETTERS, _COPIED_SHARE = 3, 4, 0.6
-"""A target is copied that has so many different words of so many letters, and such a share of them from its source."""
+"""A target is copied if it has at least this many distinct words of this many letters, and at least this share of them
+occurs in the source."""
 _SAMPLE, _SAMPLE_CHARACTERS, _SAMPLE_BYTES = 300, (20, 300), 60
-"""At least so many long lines of a side are kept if it has them: from so many characters and bytes on, cut after
-so many characters."""
+"""Long lines sampled from each side: at least this many if there are enough. A long line has at least the first number
+of characters and at least this many bytes; it is cut after the second number of characters."""
 _JOINED_CHARACTERS = 200
-"""Shorter lines are kept likewise, put together until they have so many characters."""
+"""Shorter lines are joined until they have this many characters, and then sampled, too."""
 
 _TWO_SCRIPTS = 0.75
-"""Share of the pairs in one same two scripts, in either direction, from which on one of the directions is wrong."""
+"""Least share of pairs in the same two scripts, in either direction, from which on the rarer direction is wrong."""
 _SPREADSHEET = 0.1
-"""A spreadsheet quotes whatever has a quote, and doubles it: for each line that is quoted no more other lines than so
-many have one, or no fewer have doubled ones."""
+"""Share of the quoted lines by which a spreadsheet is recognised. A spreadsheet quotes every cell that contains a
+quote, and doubles the quote: at most this many other lines contain quotes, or at least this many quoted lines contain
+doubled ones."""
 
 _TAG = re.compile(r"(?:<[^<> ]{1,20}>|__\w{1,20}__|>>\w{1,20}<<|\[\w{1,10}\])(?= |$)")
 _MARKUP = re.compile(r"</?[A-Za-z][\w-]*(?: [^<>]{0,200})?/?>")
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ue000-\uf8ff\ufeff\ufff9-\uffff]"
-    "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was read as Latin-1 or Windows-1252
+    "|Ã[\u0080-\u00bf]|â€|Â[\u0080-\u00bf]"  # UTF-8 that was decoded as Latin-1 or Windows-1252
 )
 _MARK_IN_WORD = re.compile(r"(?<!\S)[^\W\d_]+\?([^\W\d_])")
-"""Of words that begin with letters: addresses have question marks, too."""
+"""Only words that begin with letters: addresses contain question marks, too."""
 _NUMBER = re.compile(r"\d+")
 _LINE_NUMBER = re.compile(r" *\(?([0-9]{1,9})[.):\s]+")
-"""What the command in `repose.data.advice` takes away."""
+"""The numbers that the command in `repose.data.advice` removes."""
 _BETWEEN_ALTERNATIVES = re.compile(r"(?<![\d ]) [/|] (?![\d ])")
-"""Not as in "9 / 11", which tokenisers write."""
+"""Does not match "9 / 11", which tokenisers write."""
 _BRACKET = re.compile(r"[(\[（［]")
 _IN_BRACKETS_AT_END = re.compile(r"\w\W*?([(\[（［][^(\[（［]{1,60}[)\]）］])[^\w(\[（［]*$")
 _WORD_CHARACTER = re.compile(r"[^\W_]")
@@ -56,30 +58,30 @@ _T = TypeVar("_T", bound=np.generic)
 
 @dataclass
 class Tally:
-    """How often something was seen."""
+    """A count of occurrences, with the first one as an example."""
 
     count: int = 0
     row: int = -1
-    """The first, from 0."""
+    """Row of the first occurrence, from 0."""
     detail: str = ""
-    """What was seen there."""
+    """What was seen in that row."""
 
     def add(self, row: int, detail: str = "") -> None:
-        """Counts one more; the first is remembered with its row."""
+        """Count one more occurrence; remember the row and detail of the first."""
         if not self.count:
             self.row, self.detail = row, detail
         self.count += 1
 
 
 class _Sample:
-    """Some of the texts that it is given, with their rows, evenly spread."""
+    """An evenly spread sample of texts, each with its row."""
 
     def __init__(self) -> None:
         self.texts: list[tuple[int, str]] = []
         self._every, self._given = 1, 0
 
     def add(self, row: int, text: str) -> None:
-        """Takes every so many texts, twice as many whenever the sample is twice its size."""
+        """Add every n-th text, and double n whenever the sample has reached twice its size."""
         if self._given % self._every == 0:
             self.texts.append((row, text))
             if len(self.texts) == 2 * _SAMPLE:
@@ -88,25 +90,25 @@ class _Sample:
 
 
 class SideStatistics:
-    """The sentences of one side, as numbers; rows that are no pair have a place, too, of zeros."""
+    """The sentences of one side, as numbers. Rows that are not pairs are included, as zeros."""
 
     def __init__(self) -> None:
         self._keys, self._lengths, self._numbers, self._scripts = array("q"), array("i"), array("q"), array("h")
         self.first_words: dict[str, Tally] = {}
         self.prefix: str | None = None
-        """With which all sentences begin."""
+        """The characters with which all sentences begin."""
         self.numbered = Tally()
-        """Lines that begin with a larger number than the one before."""
+        """Lines that begin with a larger number than the line before."""
         self.long, self.joined = _Sample(), _Sample()
-        """Long lines; and short ones put together, with the row of the first."""
+        """Samples of long lines, and of short lines joined together, each with the row of its first line."""
         self._short: list[tuple[int, str]] = []
         self.quoted = Tally()
-        """Lines as a spreadsheet quotes them, and people now and then."""
+        """Lines quoted as a spreadsheet quotes them; people do this, too, now and then."""
         self._doubled = self._otherwise_quoted = 0
         self._line_number = -1
 
     def add(self, row: int, text: str) -> list[str]:
-        """Take in a sentence; its words in lower case."""
+        """Add a sentence; return its words in lower case."""
         words = text.casefold().split()
         if (first := words[0]) in self.first_words or len(self.first_words) < _MOST_FIRST_WORDS:
             self.first_words.setdefault(first, Tally()).add(row, text.split(maxsplit=1)[0])
@@ -131,7 +133,7 @@ class SideStatistics:
         return words
 
     def add_quotes(self, row: int, text: str) -> None:
-        """Take in how the quotes of a sentence stand that has some."""
+        """Record how a sentence with quotation marks is quoted."""
         inside = text[1:-1]
         if len(text) > 1 and text[0] == text[-1] == '"' and ('""' in inside or '"' not in inside):
             self.quoted.add(row)
@@ -141,12 +143,12 @@ class SideStatistics:
 
     @property
     def is_of_spreadsheet(self) -> bool:
-        """Whether it was a spreadsheet that quoted lines."""
+        """Return whether a spreadsheet quoted these lines."""
         some = _SPREADSHEET * self.quoted.count
         return self.quoted.count > 0 and (self._otherwise_quoted <= some or self._doubled >= some)
 
     def skip(self) -> None:
-        """Take in a row that holds no pair."""
+        """Add a row that is not a pair."""
         self._append(0, 0, 0, NO_SCRIPT)
 
     def _append(self, key: int, length: int, numbers: int, script: int) -> None:
@@ -157,40 +159,40 @@ class SideStatistics:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """(N,): a hash of each sentence, case and spacing aside; another in each process."""
+        """(N,): a hash of each sentence without case and spacing. It differs between processes."""
         return np.frombuffer(self._keys, np.int64)
 
     @property
     def lengths(self) -> NDArray[np.int32]:
-        """(N,): characters."""
+        """(N,): characters of each sentence."""
         return np.frombuffer(self._lengths, np.int32)
 
     @property
     def numbers(self) -> NDArray[np.int64]:
-        """(N,): a hash of the numbers in each sentence, 0 for none."""
+        """(N,): a hash of the numbers in each sentence; 0 if it has none."""
         return np.frombuffer(self._numbers, np.int64)
 
     @property
     def scripts(self) -> NDArray[np.int16]:
-        """(N,): which script most of a sentence's different letters are of, for `script_name`; or `NO_SCRIPT`."""
+        """(N,): the script of most of a sentence's distinct letters, as a number for `script_name`, or `NO_SCRIPT`."""
         return np.frombuffer(self._scripts, np.int16)
 
 
 class CorpusStatistics:
-    """What is kept of one set."""
+    """The statistics of one set."""
 
     def __init__(self) -> None:
         self.pairs = 0
         self.rows = 0
-        """Pairs, and rows that hold none."""
+        """All rows, including those that are not pairs."""
         self.tallies: dict[tuple[Kind, str, str], Tally] = {}
-        """By kind, side, and the reason of rows that are no pair."""
+        """Tallies by kind, side, and the reason why a row is not a pair."""
         self.first: tuple[str, str] | None = None
-        """The pair of the first row."""
+        """The pair in the first row."""
         self.sides = {side: SideStatistics() for side in SIDES}
 
     def add(self, row: Row) -> None:
-        """Take in a pair, or the reason why there is none."""
+        """Add a pair, or the reason why the row is not a pair."""
         if isinstance(row, str):
             self._tally(Kind.UNUSABLE, "", row).add(self.rows, row)
             for side in SIDES:
@@ -203,7 +205,7 @@ class CorpusStatistics:
 
     @cached_property
     def is_reversed(self) -> NDArray[np.bool_]:
-        """(N,): which pairs are in the two scripts of most pairs, in the other direction. Read it after all rows."""
+        """(N,): pairs in the same two scripts as most pairs, but in the other direction. Read it after the last row."""
         src, tgt = (self.sides[side].scripts for side in SIDES)
         known = (src != NO_SCRIPT) & (tgt != NO_SCRIPT)
         counts = Counter(zip(src[known].tolist(), tgt[known].tolist(), strict=True))
@@ -213,11 +215,11 @@ class CorpusStatistics:
         return (src == other) & (tgt == one)
 
     def turned(self, src: NDArray[_T], tgt: NDArray[_T]) -> tuple[NDArray[_T], NDArray[_T]]:
-        """Numbers of the two sides, (N,), as if no pair were reversed."""
+        """Return numbers of both sides, (N,), with the sides of reversed pairs exchanged."""
         return np.where(self.is_reversed, tgt, src), np.where(self.is_reversed, src, tgt)
 
     def sample(self, side: Side) -> list[tuple[int, str]]:
-        """Rows and texts of some long lines of a side, of pairs that are not reversed."""
+        """Return rows and texts of some long lines of a side, from pairs that are not reversed."""
         return [(row, text) for row, text in self.sides[side].long.texts if not self.is_reversed[row]]
 
     def _tally(self, kind: Kind, side: str = "", reason: str = "") -> Tally:
@@ -237,7 +239,7 @@ class CorpusStatistics:
             self._tally(Kind.WORDLESS).add(row)
 
     def _beside(self, row: int, side: Side, text: str, other: str) -> None:
-        """What a sentence has and its translation has not."""
+        """Tally what a sentence has and its translation lacks."""
         if _BETWEEN_ALTERNATIVES.search(text) and "/" not in other and "|" not in other:
             self._tally(Kind.ALTERNATIVES, side).add(row)
         if _BRACKET.search(text) and not _BRACKET.search(other) and (found := _IN_BRACKETS_AT_END.search(text)):
@@ -256,7 +258,7 @@ class CorpusStatistics:
             self._tally(Kind.CONTROL, side).add(row)
         if "?" in text and any(mark[1].islower() for mark in _MARK_IN_WORD.finditer(text)):
             self._tally(Kind.LOST, side).add(row)
-        if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):  # other letters have no one form
+        if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):  # others have no composed form
             self._tally(Kind.DECOMPOSED, side).add(row)
         if tag := _TAG.match(text):
             self._tally(Kind.PREFIX, side).add(row, tag[0])
@@ -264,7 +266,7 @@ class CorpusStatistics:
 
 
 def _common(one: str, other: str) -> str:
-    """The characters with which both begin."""
+    """Return the characters with which both texts begin."""
     same = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     return one[:same]
 
@@ -275,11 +277,11 @@ def _is_copied(src_words: list[str], tgt_words: list[str]) -> bool:
 
 
 _SCRIPTS: list[str] = []
-"""Those seen by this process."""
+"""Names of the scripts that this process has seen."""
 
 
 def script_name(number: int) -> str:
-    """The name of a script by the number that `SideStatistics.scripts` has for it."""
+    """Return the name of a script, given its number in `SideStatistics.scripts`."""
     return _SCRIPTS[number]
 
 
@@ -294,7 +296,7 @@ def _script(character: str) -> int:
 
 
 def _main_script(text: str) -> int:
-    """That of most different letters; of several, the first by name, so that all processes find the same."""
+    """Return the script of most distinct letters. A tie goes to the first name, so that all processes agree."""
     if text.isascii():
         return _script("a") if _LATIN.search(text) else NO_SCRIPT
     counts: dict[int, int] = {}

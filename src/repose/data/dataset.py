@@ -1,7 +1,7 @@
 """Sentence pairs as token ids, memory-mapped, so that a corpus larger than memory can be trained on.
 
-`repose.data.prepare` tokenises pairs into a folder of columns "src" and "tgt" (`repose.data.columns`), which is read
-here. A stored source is [START … END], a stored target likewise; a truncated sentence has lost its end.
+`repose.data.prepare` tokenises pairs into a folder with the columns "src" and "tgt" (`repose.data.columns`), which is
+read here. Stored sources and targets are [START … END]; a truncated sentence lacks its end.
 """
 
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ from repose.system.terminal import counted
 
 @dataclass(frozen=True)
 class PreparedCounts:
-    """What became of the pairs that were prepared."""
+    """Counts of the pairs that were prepared, kept, dropped and truncated."""
 
     read: int
     kept: int
     dropped: dict[str, int]
-    """Pairs left out, by reason; read = kept + the sum of these."""
+    """Pairs left out, by reason; `read` is `kept` plus the sum of these."""
     truncated: dict[str, int]
-    """Kept sentences that were cut, by reason."""
+    """Kept sentences that were truncated, by reason."""
     src_tokens: int
     """Stored source tokens, START and END counted."""
     tgt_tokens: int
-    """Labels (END counted, START not): the number that batches and losses are measured in."""
+    """Labels (END counted, START not): the unit of batch sizes and losses."""
     src_unknown: int
     """Stored source tokens that are [UNK]."""
     tgt_unknown: int
 
     def describe(self) -> str:
-        """One line of text."""
+        """Describe the counts in one line of text."""
         parts = [f"{counted(self.kept, 'pair')} of {self.src_tokens:,} source and {self.tgt_tokens:,} target tokens"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} cut ({reason})" for reason, number in self.truncated.items()]
@@ -44,28 +44,28 @@ class PreparedCounts:
 
 
 class Batch(NamedTuple):
-    """Padded token ids of B pairs, 0 = [PAD] on the right."""
+    """Token ids of B pairs, padded on the right with 0 = [PAD]."""
 
     src: NDArray[np.int64]
     """(B, S): [START … END]."""
     tgt: NDArray[np.int64]
     """(B, T): decoder input, [START …]."""
     labels: NDArray[np.int64]
-    """(B, T): what the decoder has to say, […  END]; 0 exactly where `tgt` is 0."""
+    """(B, T): what the decoder should predict, [… END]; 0 exactly where `tgt` is 0."""
 
 
 @dataclass(frozen=True)
 class PairDataset(Prepared):
-    """The pairs of a prepared folder, by index. Nothing but their lengths is held in memory."""
+    """The pairs of a prepared folder, by index. Only their lengths are held in memory."""
 
     tags: tuple[int, ...] = ()
-    """The ids of the source vocabulary that are tags, where somebody has said so (`repose.data.tags`)."""
+    """Ids of the source vocabulary that are tags (`repose.data.tags`); empty unless the caller sets them."""
     most: tuple[int, int] | None = None
-    """Source tokens and labels that no pair has more of, in any epoch; None: as many as the longest here have."""
+    """Most source tokens and labels of a pair in any epoch; None: as many as the longest stored ones."""
 
     @cached_property
     def counts(self) -> PreparedCounts:
-        """What became of the pairs that were prepared. Raises DataError where the folder does not say it."""
+        """Counts of the pairs that were prepared. Raises DataError if the folder does not record them."""
         try:
             return PreparedCounts(**self.columns.info["counts"])
         except (TypeError, KeyError) as error:
@@ -83,14 +83,14 @@ class PairDataset(Prepared):
 
     @cached_property
     def longest_src(self) -> int:
-        """Tokens that a source has at most."""
+        """Most tokens of a source."""
         return int(self.src_lengths.max(initial=0)) if self.most is None else self.most[0]
 
     @cached_property
     def longest_tgt(self) -> int:
-        """Labels that a target has at most."""
+        """Most labels of a target."""
         return int(self.tgt_lengths.max(initial=0)) if self.most is None else self.most[1]
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> Batch:
-        """The pairs at `indices` (B,), each in [0, len), in this order; B may be 0, the arrays then are (0, 0)."""
+        """Return the pairs at `indices` (B,), each in [0, len), in this order. With B = 0, the arrays are (0, 0)."""
         return Batch(self.columns.padded("src", indices), *self.columns.shifted("tgt", indices))

@@ -1,9 +1,9 @@
-"""Download one file from the first of several mirrors that serves it whole: resumed, bounded and checked.
+"""Download one file from the first of several mirrors that serves it completely: resumable, bounded and checked.
 
-What has arrived is kept beside the target as `<target>.part`, with `<target>.origin` saying from which address and in
-which version (entity tag or date). An interrupted download goes on there by HTTP Range (RFC 9110, section 14), with
-If-Range, so that a server whose file has changed since, or that knows no ranges, starts again from the first byte.
-The target appears, under its own name, only once its size, checksum and content have been checked.
+Bytes received so far are kept next to the target as `<target>.part`; `<target>.origin` records their address and
+version (entity tag or date). An interrupted download resumes with HTTP Range (RFC 9110, section 14). It sends If-Range,
+so a server that does not support ranges, or whose file has changed, starts again from the first byte. The target
+appears under its own name only after its size, checksum and content have been checked.
 """
 
 import http.client
@@ -20,27 +20,27 @@ from repose.data.unpack import MAX_UNPACKED_BYTES, BadCopyError
 from repose.system.files import sha256_of
 
 Progress = Callable[[str, int, int | None], None]
-"""It is called with a file's name, its bytes so far, and its bytes in all (None where the server does not say)."""
+"""Called with a file's name, its bytes so far, and its total bytes (None if the server does not say)."""
 
 TIMEOUT = 30.0
 """Seconds to wait for a connection, and for the next bytes of a stalled one."""
 
 ATTEMPTS = 3
-"""How often one mirror is asked while its connections break off after some bytes."""
+"""How often one mirror is tried while its connections break off after some bytes."""
 
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a file must be: exact size in bytes and SHA-256 where known, and never more than `max_bytes`."""
+    """What a file must be: exact size in bytes and SHA-256 if known, and never more than `max_bytes`."""
 
     max_bytes: int = MAX_UNPACKED_BYTES
     num_bytes: int | None = None
     sha256: str | None = None
 
     def check(self, path: Path) -> None:
-        """BadCopyError unless the file has the expected size and SHA-256."""
+        """Raise BadCopyError unless the file has the expected size and SHA-256."""
         size = path.stat().st_size
         if self.num_bytes is not None and size != self.num_bytes:
             raise BadCopyError(f"{path.name} has {size:,} bytes instead of {self.num_bytes:,}")
@@ -51,11 +51,11 @@ class Expected:
 
 
 class MirrorsFailedError(Exception):
-    """No mirror served the file: "host: what went wrong" of each, in the order in which they were tried."""
+    """No mirror served the file. The message lists "host: what went wrong" for each, in the order of the attempts."""
 
 
 class _MirrorError(Exception):
-    """This mirror did not serve the file; the next one may, or `again` this one."""
+    """This mirror did not serve the file. `again`: it may do so if asked again."""
 
     def __init__(self, reason: str, *, again: bool = False) -> None:
         super().__init__(reason)
@@ -70,11 +70,12 @@ def download(
     *,
     progress: Progress | None = None,
 ) -> str:
-    """Fetch `target` from the first of `urls` whose file passes the checks and `verify`; the address that served it.
+    """Fetch `target` from the first of `urls` that passes all checks, and return the address that served it.
 
-    `verify` looks into the file and raises BadCopyError where it is not what was wanted: the next mirror is tried.
-    A target that is there already and passes is not downloaded again. The caller keeps others from the same target.
-    Raises MirrorsFailedError when no mirror serves it, OSError when it cannot be written.
+    `verify` inspects the file and raises BadCopyError if it is not the wanted one; then the next mirror is tried. An
+    existing target that passes the checks is not downloaded again. The caller makes sure that no other process
+    downloads to the same target. Raises MirrorsFailedError if no mirror serves the file, OSError if it cannot be
+    written.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     file = _Download(target, expected, verify, progress or (lambda *_: None))
@@ -95,19 +96,19 @@ def download(
 
 
 class _Download:
-    """A file on its way to `target`."""
+    """A file that is being downloaded to `target`."""
 
     def __init__(self, target: Path, expected: Expected, verify: Callable[[Path], None], progress: Progress) -> None:
         self._target, self._expected, self._verify, self._progress = target, expected, verify, progress
         self._part, self._origin = (target.with_name(f"{target.name}.{what}") for what in ("part", "origin"))
 
     def check(self, path: Path) -> None:
-        """BadCopyError for another file than the one wanted."""
+        """Raise BadCopyError unless `path` is the wanted file."""
         self._expected.check(path)
         self._verify(path)
 
     def origin(self) -> tuple[str, str]:
-        """(address, validator) that the target or its part came with; empty where that is not known."""
+        """Return the recorded (address, validator) of the target or its part; empty strings if not known."""
         try:
             record = json.loads(self._origin.read_text(encoding="utf-8"))
             return str(record["url"]), str(record["validator"])
@@ -115,7 +116,7 @@ class _Download:
             return "", ""
 
     def fetch(self, url: str) -> None:
-        """Ask one mirror, again while its connections break off; the checked file ends as the target."""
+        """Download from one mirror, trying again while its connections break off, and put the checked file in place."""
         for attempts_left in reversed(range(ATTEMPTS)):
             try:
                 self._attempt(url)
@@ -127,7 +128,7 @@ class _Download:
                 return
 
     def _attempt(self, url: str) -> None:
-        """One request, and its checked answer in the part file, which may hold some of an earlier one."""
+        """Make one request and check the resulting part file, which may begin with bytes of an earlier request."""
         origin, validator = self.origin()
         offset = self._part.stat().st_size if self._part.exists() and origin == url and validator else 0
         if not offset or offset != self._expected.num_bytes:
@@ -135,13 +136,13 @@ class _Download:
         try:
             self.check(self._part)
         except BadCopyError as error:
-            # A wrong file must not be resumed. One that was put together from two answers deserves a fresh start;
-            # one that came in a single answer is simply what this mirror has.
+            # A wrong file must not be resumed. If it was put together from two answers, start afresh; if it came in a
+            # single answer, it is what this mirror has.
             self._part.unlink()
             raise _MirrorError(str(error), again=offset > 0) from error
 
     def _transfer(self, url: str, offset: int, validator: str) -> int:
-        """Ask for the bytes from `offset` on; the position that the answer began at."""
+        """Request the bytes from `offset` on; return the position at which the answer began."""
         headers = {"User-Agent": "repose", "Accept-Encoding": "identity"}
         if offset:
             headers |= {"Range": f"bytes={offset}-", "If-Range": validator}
@@ -157,8 +158,8 @@ class _Download:
             raise _MirrorError(_network_reason(error)) from error
         with response:
             offset, total = self._begin(response, offset)
-            if not offset:  # an answer to a range need not repeat what the first one said (RFC 9110, section 15.3.7)
-                # If-Range needs a strong validator: a weak entity tag (W/"…") promises less than equal bytes.
+            if not offset:  # a partial answer need not repeat the headers of the first (RFC 9110, section 15.3.7)
+                # If-Range needs a strong validator: a weak entity tag (W/"…") does not guarantee identical bytes.
                 tag = response.headers.get("ETag", "")
                 validator = response.headers.get("Last-Modified", "") if not tag or tag.startswith("W/") else tag
                 self._origin.write_text(json.dumps({"url": url, "validator": validator}), encoding="utf-8")
@@ -166,9 +167,10 @@ class _Download:
         return offset
 
     def _begin(self, response: http.client.HTTPResponse, offset: int) -> tuple[int, int | None]:
-        """Where the answer's body begins (`offset` if the range was granted, else 0), and bytes in all, if known.
+        """Return where the answer's body begins and the total bytes, if known.
 
-        Raises _MirrorError for an answer that is neither the whole file nor the range asked for, or of a wrong size.
+        The body begins at `offset` if the range was granted, else at 0. Raises _MirrorError if the answer is neither
+        the whole file nor the requested range, or has a wrong size.
         """
         granted = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
         if response.status == 200:
@@ -186,7 +188,7 @@ class _Download:
         return offset, total
 
     def _copy(self, response: http.client.HTTPResponse, offset: int, total: int | None) -> None:
-        """The body of an answer into the part file, from byte `offset` on."""
+        """Copy the body of an answer into the part file, from byte `offset` on."""
         limit = self._expected.max_bytes if self._expected.num_bytes is None else self._expected.num_bytes
         received, broken_off = offset, ""
         with self._part.open("ab" if offset else "wb") as file:
@@ -209,12 +211,12 @@ class _Download:
             broken_off = broken_off or "closed the connection"
         if broken_off:
             size = f"{received:,} of {total:,}" if total is not None else f"{received:,}"
-            # Worth another attempt only where this one brought some bytes.
+            # Another attempt is worthwhile only if this one brought some bytes.
             raise _MirrorError(f"{broken_off} after {size} bytes", again=received > offset)
 
 
 def _network_reason(error: Exception) -> str:
-    """A few words for a network failure."""
+    """Describe a network failure in a few words."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, TimeoutError):
         return "did not answer in time"

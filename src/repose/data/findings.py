@@ -1,4 +1,4 @@
-"""What a check of a corpus finds, in numbers; the sentences about it are in `repose.data.advice`."""
+"""Findings of a corpus check, as numbers. The sentences about them are in `repose.data.advice`."""
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,78 +13,79 @@ HELD_OUT = ("valid", "test")
 
 
 class Kind(enum.StrEnum):
-    """What can be wrong with a corpus, the worst first: findings are told in this order."""
+    """What can be wrong with a corpus, from the worst to the mildest; findings are reported in this order."""
 
     SLIPPED = "slipped"
-    """From `line` on, the lines fit better when the targets are moved: they stand `amount` lines too late."""
+    """From `line` on, the lines fit better if the targets move: they come `amount` lines too late."""
     SAME_LANGUAGE = "same_language"
-    """Both sides are in the language `detail`; `count` and `of` are of a sample of long lines."""
+    """Both sides are in the language `detail`; `count` and `of` refer to a sample of long lines."""
     SWAPPED = "swapped"
-    """A side in the language `detail`, which is the other side's; of a sample, likewise."""
+    """A side is in the language `detail`, which is the other side's; refers to a sample, as for SAME_LANGUAGE."""
     MISNAMED = "misnamed"
-    """A side in the language `detail`, which is neither the one that it is named by nor the other side's; likewise."""
+    """A side is in the language `detail`, which is neither its stated language nor the other side's; refers to a
+    sample."""
     REVERSED = "reversed"
-    """Pairs whose source is in the script of the other targets, and whose target in that of the other sources; the
-    first is `detail`, as "Latin to Greek"."""
+    """Pairs with source and target scripts exchanged, compared with most pairs. `detail` gives the direction of the
+    first, such as "Latin to Greek"."""
     LANGUAGE = "language"
-    """Lines in the language `detail`, which is not their side's; of a sample, likewise."""
+    """Lines in the language `detail`, which is not their side's; refers to a sample."""
     SCRIPT = "script"
-    """Lines in another script than their side, the first in `detail`."""
+    """Lines in another script than the rest of their side; the first is in the script `detail`."""
     OTHER_SCRIPT = "other_script"
-    """Lines of a set in another script than that side of the training set, `detail`: most of them are."""
+    """Most lines of a side are in another script than in the training set, the first in the script `detail`."""
     IDENTICAL = "identical"
-    """Source and target are the same."""
+    """Source and target are identical."""
     COPIED = "copied"
     """Most long words of the target are words of the source."""
     TRAINED_ON = "trained_on"
-    """Pairs of a held-out set that are training pairs; only those of `amount` characters and more, where it is not 0.
-    """
+    """Pairs of a held-out set that are also training pairs; if `amount` is not 0, only those of at least `amount`
+    characters."""
     HALF_TRAINED_ON = "half_trained_on"
-    """Pairs of a held-out set of which one sentence is in the training set, likewise."""
+    """Pairs of a held-out set with one sentence that is in the training set; `amount` as for TRAINED_ON."""
     VALIDATED_ON = "validated_on"
-    """Pairs of the test set that are validation pairs, likewise."""
+    """Pairs of the test set that are also validation pairs; `amount` as for TRAINED_ON."""
     ENTITIES = "entities"
     """Lines with HTML entities, such as `detail`."""
     QUOTED = "quoted"
-    """Lines in double quotes, and quotes in them doubled, as a spreadsheet saves cells."""
+    """Lines in double quotes, with quotes inside doubled, as a spreadsheet saves cells."""
     TOKENISED = "tokenised"
-    """Lines of which words and punctuation are parted by spaces already."""
+    """Lines that are tokenised already: spaces separate words from punctuation."""
     MARKUP = "markup"
     """Lines with tags, such as `detail`."""
     NUMBERED = "numbered"
-    """Lines that begin with a number, larger than that of the line before; the first with `detail`."""
+    """Lines that begin with a number larger than that of the line before; the first begins with `detail`."""
     PREFIX = "prefix"
-    """Lines that begin with `detail`, or with a tag such as it."""
+    """Lines that begin with `detail`, or with a tag such as `detail`."""
     CONTROL = "control"
-    """Lines with control characters, invisible marks, or what is left of text that was decoded wrongly."""
+    """Lines with control characters, invisible marks, or remains of text that was decoded wrongly."""
     LOST = "lost"
-    """Lines with a question mark inside a word, as an encoding leaves it that does not have the letter."""
+    """Lines with a question mark inside a word, as left by an encoding that lacks the letter."""
     DECOMPOSED = "decomposed"
-    """Lines that Unicode's normal form NFC makes shorter: letters and their accents as characters of their own."""
+    """Lines that Unicode's normal form NFC makes shorter: letters and their accents are separate characters."""
     COLUMN_NAMES = "column_names"
-    """The first pair is the names of two languages, `detail`, or looks like names in a table: a line that names the
-    columns, read as a pair."""
+    """The first pair, `detail`, names two languages or looks like the column names of a table, but was read as a
+    pair."""
     REPEATED = "repeated"
     """Pairs that occurred before."""
     RETRANSLATED = "retranslated"
     """Sentences that occurred before, with another translation."""
     ALTERNATIVES = "alternatives"
-    """Lines of several sentences with a separator between them, which the other side of the pair does not have."""
+    """Lines of several sentences with a separator between them, while the other side of the pair has none."""
     EXPLAINED = "explained"
     """Lines that end in brackets, such as `detail`, while the other side of the pair has none."""
     UNEQUAL = "unequal"
-    """Pairs of which one side is far longer than the other, for this corpus."""
+    """Pairs with one side far longer than the other, compared with the rest of the corpus."""
     LONG = "long"
     """Pairs with a side that is longer than a sentence."""
     WORDLESS = "wordless"
-    """Pairs with a side that has neither letter nor digit."""
+    """Pairs with a side that has neither letters nor digits."""
     UNUSABLE = "unusable"
-    """Lines that are no pair and are left out, for the reason `detail`."""
+    """Lines that are not a pair and are left out, for the reason `detail`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with a set."""
+    """A problem found in one set."""
 
     kind: Kind
     split: str
@@ -92,35 +93,35 @@ class Finding:
     side: str = ""
     """ "src" or "tgt"; "" for pairs."""
     count: int
-    """Lines or pairs that have it."""
+    """Lines or pairs with the problem."""
     of: int
-    """Lines or pairs that were looked at."""
+    """Lines or pairs that were checked."""
     line: int
-    """An example, the first: its line in the file, from 1; or its place among what `places` names."""
+    """Line number of the first example in the file, from 1; if `places` is set, the number of its row or unit."""
     places: str = ""
-    """ "row" or "unit" of a file whose pairs are no lines; "" of one whose are."""
+    """ "row" or "unit" if the file's pairs are not lines; else ""."""
     detail: str = ""
     amount: int = 0
     is_joined: bool = False
-    """Whether `count` and `of` are of texts that are several short lines put together, in the place of long lines."""
+    """True if `count` and `of` refer to short lines joined together, checked because there are too few long lines."""
 
     @property
     def share(self) -> float:
-        """The share of the lines or pairs looked at that have it, 0 to 1."""
+        """The share of the checked lines or pairs with the problem, 0 to 1."""
         return self.count / self.of
 
     def to_json(self) -> dict[str, Any]:
-        """Fields by name, empty ones left out."""
+        """Return the fields by name, without empty ones."""
         return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The inverse. Raises KeyError, TypeError or ValueError for anything else."""
+        """Return the finding that `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
         return cls(**{**content, "kind": Kind(content["kind"])})
 
 
 def known_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
-    """The recorded findings that this version knows; others are left out."""
+    """Yield the recorded findings that this version knows; skip the others."""
     for content in findings:
         with suppress(KeyError, TypeError, ValueError):
             yield Finding.from_json(content)
@@ -128,27 +129,27 @@ def known_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class CorpusCheck:
-    """What was seen of a corpus."""
+    """The result of checking a corpus."""
 
     looked_at: Mapping[str, int]
-    """Set to its pairs that were looked at."""
+    """For each set, how many of its pairs were checked."""
     findings: tuple[Finding, ...]
-    """What was found: in the training set first, and in each set the worst first."""
+    """The findings: training set first, and within each set the worst first."""
     detected: tuple[str, str] = (UNKNOWN, UNKNOWN)
-    """Languages that most long lines of the training set's two sides are in; "und" where that is not clear."""
+    """Language of most long lines on each side of the training set; "und" if unclear."""
 
     @property
     def trained_on(self) -> int:
-        """Pairs of all sets that are not held out."""
+        """Number of pairs in all sets that are not held out."""
         return sum(count for split, count in self.looked_at.items() if split not in HELD_OUT)
 
     def to_json(self) -> dict[str, Any]:
-        """The check as a JSON object."""
+        """Return the check as a JSON object."""
         findings = [finding.to_json() for finding in self.findings]
         return {"looked_at": dict(self.looked_at), "findings": findings, "detected": list(self.detected)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The check that `to_json` gave."""
-        src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # folders in a cache may have none
+        """Return the check that `to_json` wrote."""
+        src, tgt = content.get("detected", (UNKNOWN, UNKNOWN))  # cached folders may have none
         return cls(dict(content["looked_at"]), tuple(known_findings(content["findings"])), (src, tgt))

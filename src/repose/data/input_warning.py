@@ -1,4 +1,4 @@
-"""Whether a text, or what is said to be its translation, is in a language that its model was made for."""
+"""Warnings about text, or supposed translations, in a language or script that a model was not trained on."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from repose.data.scripts import has_letters, is_translated, unseen_script
 from repose.data.tags import direction
 
 FEWEST_LETTERS = 40
-"""A shorter text's language is not told from its letters."""
+"""Fewest letters from which the language of a text is identified."""
 LEAST_PROBABILITY = 0.95
 _MOST_CHARACTERS, _MOST_PAIRS = 4000, 500
 
 
 class Unlike(Enum):
-    """The respect in which a text differs from what its model reads."""
+    """How a text differs from what the model reads."""
 
     SCRIPT = "script"
     LANGUAGE = "language"
@@ -26,30 +26,30 @@ class Unlike(Enum):
 
 @dataclass(frozen=True)
 class InputWarning:
-    """A text that a model was not made for."""
+    """A warning about text that a model was not trained for."""
 
     unlike: Unlike
     found: str
-    """Script such as "Cyrillic", or language code such as "de"."""
+    """A script such as "Cyrillic", or a language code such as "de"."""
     expected: tuple[str, ...]
     is_target: bool = False
-    """Whether it is a text in the place of translations."""
+    """True if the text was given as translations."""
 
     def to_json(self) -> dict[str, Any]:
-        """The warning as a JSON object."""
+        """Return the warning as a JSON object."""
         content = {"unlike": self.unlike.value, "found": self.found, "expected": list(self.expected)}
         return {**content, "is_target": True} if self.is_target else content
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """The warning that `to_json` gave."""
+        """Return the warning that `to_json` wrote."""
         return cls(
             Unlike(content["unlike"]), content["found"], tuple(content["expected"]), content.get("is_target", False)
         )
 
     @property
     def sentence(self) -> str:
-        """The warning as a sentence for people."""
+        """The warning as a sentence for users."""
         if self.is_target:
             writes = f"the targets seem to be in {self.found!r}, but this model writes {self.expected[0]!r}"
             return f"{writes}: their scores say nothing"
@@ -59,7 +59,7 @@ class InputWarning:
 
 
 def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None = None) -> InputWarning | None:
-    """What is wrong with the texts for the model of a config.json, where that is told the tag `to`, if any."""
+    """Check source texts against a model's config.json. `to` is the tag that the model is given, if any."""
     scripts = config.get("src_scripts")
     language, _ = direction(config, to)
     return input_warning(texts, list(map(str, scripts)) if isinstance(scripts, list) else [], language)
@@ -68,7 +68,10 @@ def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None 
 def warnings_for_pairs(
     config: Mapping[str, Any], pairs: Iterable[tuple[str, str]], to: str | None = None
 ) -> list[InputWarning]:
-    """What is wrong with either side of some pairs, likewise; of targets the language alone is looked at."""
+    """Check both sides of some pairs against a model's config.json; targets are checked for their language only.
+
+    `to` is the tag that the model is given, if any.
+    """
     some = list(islice(pairs, _MOST_PAIRS))
     targets = input_warning((tgt for _, tgt in some), (), direction(config, to)[1])
     warnings = [warning_for(config, (src for src, _ in some), to), targets and replace(targets, is_target=True)]
@@ -76,9 +79,11 @@ def warnings_for_pairs(
 
 
 def input_warning(texts: Iterable[str], scripts: Collection[str], language: str) -> InputWarning | None:
-    """What is wrong with the texts for a model trained on these scripts (none: not known) and this language ("und":
-    not known), taken together. The first text long enough to tell a language from takes seconds; where py3langid is not
-    installed, none is told."""
+    """Check texts, taken together, against the scripts and the language that a model was trained on.
+
+    Unknown scripts are an empty collection, an unknown language is "und". The first text that is long enough to
+    identify its language takes seconds. Without py3langid, languages are not checked.
+    """
     text = ""
     for each in filter(is_translated, texts):
         text += each + "\n"
@@ -93,6 +98,6 @@ def input_warning(texts: Iterable[str], scripts: Collection[str], language: str)
         return None
     try:
         found = other_language(text, language, LEAST_PROBABILITY)
-    except OSError:  # py3langid unpacks itself where temporary files lie: a full disk is no reason not to translate
+    except OSError:  # py3langid unpacks itself into the temporary folder: a full disk must not stop a translation
         return None
     return None if found is None else InputWarning(Unlike.LANGUAGE, found, (language,))

@@ -1,7 +1,7 @@
-"""Which language a text is in: py3langid's naive Bayes over bytes (Lui and Baldwin 2012), offline.
+"""Identify the language of a text offline, with py3langid's naive Bayes over bytes (Lui and Baldwin 2012).
 
-And which one a file's name speaks of, by the codes of ISO 639: all of part 1, with their three letters, and of part 3
-those that corpora of little data are often in (`languages.tsv`).
+Also find the languages that file names state, by ISO 639 codes: all of part 1, with their three-letter codes, and those
+of part 3 that are common in small corpora (`languages.tsv`).
 """
 
 import difflib
@@ -15,34 +15,40 @@ from typing import Any
 from repose.system.errors import ConfigError
 
 UNKNOWN = "und"
-"""ISO 639's code where a language is not stated."""
+"""ISO 639's code for a language that is not stated."""
 
 _PACKED = (".gz", ".xz", ".bz2", ".zst", ".txt")
 _CODE = re.compile(r"[A-Za-z]{2,3}([-_]([A-Za-z]{2}|[A-Za-z]{4}))?")
 _STATED = re.compile(r"[A-Za-z]{1,4}([-_][A-Za-z0-9]{1,8})*")
-"""As BCP 47 has them; of four letters, too, since corpora have codes of their own, such as "aztr"."""
+"""As in BCP 47, but also with four letters: some corpora have codes of their own, such as "aztr"."""
 _PAIR = re.compile(r"(?:^|[._])(?!to_)([a-z]{2,3})[-_](?:to[-_])?([a-z]{2,3})$")
-"""Not "to_en", which is hardly ever Tongan."""
+"""Does not match "to_en", where "to" hardly ever means Tongan."""
 
 
 def identify(text: str) -> tuple[str, float]:
-    """Language code such as "en", and how probable it is, from 0 to 1. The first call takes seconds."""
+    """Return a language code such as "en" and its probability, from 0 to 1. The first call takes seconds."""
     language, probability = _identifier().classify(text)
     return language, probability
 
 
 def other_language(text: str, language: str, least: float) -> str | None:
-    """The language that a text is in instead of this one, with a probability of at least so much; None where it is in
-    none. A language that cannot be identified would always be taken for another: for it, too, None."""
+    """Return the language of a text if it is probably another one than `language`, else None.
+
+    The probability must be at least `least`. If `language` cannot be identified, any text in it would be mistaken for
+    another language, so the result is None then, too.
+    """
     base = base_code(language)
-    if base not in known_languages() or _unnormalised().classify(text)[0] == base:  # which costs less than `identify`
+    if base not in known_languages() or _unnormalised().classify(text)[0] == base:  # cheaper than `identify`
         return None
     found, probability = identify(text)
     return found if probability >= least else None
 
 
 def rank(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
-    """Ranks these languages, all known, by how probably the text is in each if it is in one of them; the best first."""
+    """Rank languages by the probability that a text is in each, given that it is in one of them; the best first.
+
+    All `languages` must be among `known_languages`.
+    """
     ranked = [(language, probability) for language, probability in _identifier().rank(text) if language in languages]
     total = sum(probability for _, probability in ranked) or 1.0
     return [(language, probability / total) for language, probability in ranked]
@@ -50,7 +56,7 @@ def rank(text: str, languages: Sequence[str]) -> list[tuple[str, float]]:
 
 @cache
 def known_languages() -> frozenset[str]:
-    """Codes of the languages that can be identified."""
+    """Return the codes of the languages that can be identified."""
     return frozenset(_identifier().labels)
 
 
@@ -63,7 +69,7 @@ def _identifier() -> Any:
 
 @cache
 def _unnormalised() -> Any:
-    """The same model, without the probabilities of all the languages that a text is not in."""
+    """Return the same model without normalised probabilities, which is faster."""
     from py3langid.langid import LanguageIdentifier
 
     of = _identifier()
@@ -78,24 +84,26 @@ def _names() -> dict[str, str]:
 
 
 def language_name(code: str) -> str:
-    """The English name of a code such as "pt", "por" or "pt-BR"; the code itself where it is not known."""
+    """Return the English name for a code such as "pt", "por" or "pt-BR"; the code itself if it is not known."""
     return _names().get(base_code(code), code)
 
 
 def names_of_pair(codes: tuple[str, str]) -> tuple[str | None, str | None]:
-    """The English names of source and target language, with the codes where two variants have one name; None of one
-    that is not stated."""
+    """Return the English names of source and target language; None for one that is not stated.
+
+    If both are variants with the same name, the names include the codes.
+    """
     src, tgt = (None if code == UNKNOWN else language_name(code) for code in codes)
     return (f"{src} ({codes[0]})", f"{tgt} ({codes[1]})") if src == tgt and codes[0] != codes[1] else (src, tgt)
 
 
 def base_code(code: str) -> str:
-    """The language of a code that may name a region or a script, too: "pt" of "pt-BR", "por" of "por_Latn"."""
+    """Return the language of a code without region or script: "pt" for "pt-BR", "por" for "por_Latn"."""
     return re.split("[-_]", code.lower())[0]
 
 
 def short_code(code: str) -> str:
-    """The language of a code as `base_code` gives it, by its two letters where it has such: "pt" of "por_Latn"."""
+    """Return the two-letter code of a code's language if it has one, else its `base_code`: "pt" for "por_Latn"."""
     return _short_codes().get(base_code(code), base_code(code))
 
 
@@ -108,30 +116,31 @@ def _short_codes() -> dict[str, str]:
 
 
 def is_language(code: str) -> bool:
-    """Whether a code is one that is known here."""
+    """Return whether a code is known here."""
     return base_code(code) in _names()
 
 
 def names_language(text: str) -> bool:
-    """Whether a text is nothing but the code of a language, a region's or script's with it, or its English name."""
+    """Return whether a text is a language code, possibly with a region or script, or a language's English name."""
     return (_CODE.fullmatch(text) is not None and is_language(text)) or text.casefold() in _english_names()
 
 
 def code_of(text: str) -> str:
-    """The code of a language by its English name; another text as it is."""
+    """Return the code for a language's English name; return any other text unchanged."""
     return _english_names().get(text.casefold(), text)
 
 
 def stated_code(text: str) -> str | None:
-    """The code of a language that is stated by a code, known here or not, or by its English name; None for another
-    text."""
+    """Return the code that a text states: a code, known or not, or that of an English name; None for any other text."""
     found = text if is_language(text) else code_of(text)
     return found if _STATED.fullmatch(found) else None
 
 
 def checked_language(name: str, given: object) -> str:
-    """The code of the language that is given as `name`, by its code or its English name. Raises ConfigError for
-    anything else."""
+    """Return the code of a language given by its code or its English name. `name` is the setting's name in errors.
+
+    Raises ConfigError for anything else.
+    """
     text = given if isinstance(given, str) else ""
     if (code := stated_code(text)) is not None:
         return code
@@ -146,11 +155,11 @@ def _english_names() -> dict[str, str]:
 
 
 def languages_in_names(files: Sequence[PurePath], fields: tuple[str, str]) -> tuple[str, str]:
-    """Source and target language as a corpus's files are named, or its two fields; "und" where that does not say it.
+    """Guess source and target language from the names of a corpus's files or fields; "und" if they do not say.
 
-    Two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv" or several such of one pair, fields "pt"
-    and "en", "Portuguese" and "English" or "translation.pt". Names of which only one is a code say nothing: they might
-    mean something else.
+    Examples are two files "train.pt" and "train.en" (or .pt.gz), a file "news.pt-en.tsv" or several for the same pair,
+    or fields "pt" and "en", "Portuguese" and "English", or "translation.pt". If only one of two names is a code, both
+    are ignored: they might mean something else.
     """
     guesses: list[tuple[str, ...]] = []
     if len(files) == 2:
@@ -169,7 +178,7 @@ def _stem(path: PurePath) -> str:
 
 
 def _unpacked(path: PurePath) -> str:
-    """The name without endings that say how the file is packed."""
+    """Return the file name without endings for compression and ".txt"."""
     name = path.name
     while name.lower().endswith(_PACKED):
         name = name.rpartition(".")[0]

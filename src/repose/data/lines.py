@@ -1,4 +1,4 @@
-"""Lines of text files from strangers: plain, .gz or .xz, in constant memory. What is not UTF-8 is a `DataError`."""
+"""Read lines of text files from unknown sources, plain, .gz or .xz, in constant memory; `DataError` if not UTF-8."""
 
 import codecs
 import gzip
@@ -15,15 +15,15 @@ from repose.system.terminal import quoted
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
 PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
-"""How files are unpacked, by the endings of their names."""
+"""Classes that unpack files, by the ending of the file name."""
 _OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
-"""How zip files begin, as those of Word, Excel and LibreOffice are, and files of the programs before them."""
+"""First bytes of zip files, such as those of Word, Excel and LibreOffice, and of older Office files."""
 _PACKERS = {
     b"\x1f\x8b": "gzip: rename it to {}.gz",
     b"\xfd7zXZ\0": "xz: rename it to {}.xz",
     b"BZh91AY&SY": "bzip2: unpack it",
 }
-"""How files begin that a program has packed, which it is, and what to do."""
+"""First bytes of compressed files: the program that packed them, and what to do about it."""
 _ENCODINGS = (
     "cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, cp1253 for Greek, cp1254 for Turkish, "
     "cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, gb18030, cp932 or cp949"
@@ -34,26 +34,26 @@ _BLOCK, _PIECE = 1 << 20, 1 << 16
 
 
 def on_one_line(text: str) -> str:
-    """Text as a line of a file: a space where it has line breaks."""
+    """Return the text with line breaks replaced by spaces, so that it fits on one line of a file."""
     return " ".join(text.splitlines())
 
 
 class LineReader:
-    """The lines of a UTF-8 text file, plain, .gz or .xz, without their line ends, one pass over them.
+    """The lines of a UTF-8 text file, plain, .gz or .xz, without line ends; read in one pass.
 
-    Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" and a
-    byte-order mark at the file's beginning are taken away. A line of more than `max_bytes` bytes is None, skipped over
-    without being held in memory. Raises `DataError` with file and line number for anything else than UTF-8, for files
-    that cannot be read, and for those with no line end but "\\r".
+    Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" is removed,
+    and so is a byte-order mark at the beginning of the file. A line of more than `max_bytes` bytes is skipped without
+    holding it in memory, and yielded as None. Raises `DataError` with file and line number for anything but UTF-8, for
+    files that cannot be read, and for files whose only line ends are "\\r".
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         self.path = path
         self.num_lines = 0
-        """Lines read so far: the number of the one that was given last, from 1."""
+        """Lines read so far: the number of the latest line, from 1."""
         self.had_bom = False
         self.num_carriage_returns = 0
-        """Lines that ended in "\\r\\n" so far."""
+        """Lines so far that ended in "\\r\\n"."""
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[str | None]:
@@ -64,7 +64,7 @@ class LineReader:
                 if self.num_lines == 1 and data.startswith(codecs.BOM_UTF8):
                     self.had_bom = True
                     data = data.removeprefix(codecs.BOM_UTF8)
-                    if not data:  # a file of nothing but the mark has no line
+                    if not data:  # a file that holds only the mark has no lines
                         self.num_lines = 0
                         return
                 ended = data.endswith(b"\n")
@@ -102,12 +102,12 @@ class LineReader:
         return DataError(f"{self.path} is in UTF-16: save it in UTF-8{self._by_iconv(f'utf-16{order}')}")
 
     def _by_iconv(self, encoding: str, more: str = "") -> str:
-        """And by which command; nothing for a file that is packed."""
+        """Name the iconv command that converts the file, as the end of a sentence; empty for a compressed file."""
         command = self._by(f"iconv -f {encoding} -t utf-8", "utf8")
         return command and f", or{command}{more}"
 
     def _by(self, command: str, before: str) -> str:
-        """With which command a file is converted into another, that has `before` before its name; likewise."""
+        """Name the command that converts the file to a copy with `before` in its name; empty for a compressed file."""
         if self.path.suffix.lower() in PACKED:
             return ""
         old, new = (quoted(name) for name in (self.path, self.path.with_name(f"{before}.{self.path.name}")))
@@ -115,8 +115,10 @@ class LineReader:
 
 
 def beginning_of(path: Path) -> tuple[str, str]:
-    """The first line of a file, cut if it is long, and its encoding as iconv calls it. Raises `DataError` for a file
-    that cannot be read."""
+    """Return the first line of a file, shortened if it is long, and the file's encoding as iconv calls it.
+
+    Raises `DataError` for a file that cannot be read.
+    """
     data = next(blocks(path), b"")
     has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     order = order_of_utf_16(data.partition(b"\n")[0])
@@ -125,7 +127,7 @@ def beginning_of(path: Path) -> tuple[str, str]:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, plain, .gz or .xz, in pieces. Raises `DataError` for one that cannot be read."""
+    """Yield the bytes of a file, plain, .gz or .xz, in blocks. Raises `DataError` if it cannot be read."""
     with _readable(path), opened(path) as file:
         while block := file.read(_PIECE):
             yield block
@@ -137,14 +139,17 @@ def check_file(path: Path, *, again: bool = True) -> None:
         if path.is_dir():
             raise DataError(f"{path} is a folder: name a file in it")
         if path.is_fifo() and not again:
-            return  # opened, it would be begun
+            return  # opening it would start reading it
         if path.exists() and not path.is_file():
             raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
         path.open("rb").close()
 
 
 def order_of_utf_16(line: bytes) -> str:
-    """The order of bytes, le or be, of a line without its mark, of letters that ASCII has; "" of others."""
+    """Guess the byte order ("le" or "be") of a UTF-16 line without byte-order mark; "" if unclear.
+
+    It is recognised by ASCII characters, of which every other byte is zero.
+    """
     even, odd = line[::2], line[1::2]
     orders = {"le": (odd, even), "be": (even, odd)}
     return next(
@@ -153,22 +158,22 @@ def order_of_utf_16(line: bytes) -> str:
 
 
 def _skip_line(file: BinaryIO) -> bool:
-    """Read to the end of the line; whether it has one."""
+    """Read to the end of the line; return whether it had a line end."""
     while (data := file.readline(_BLOCK)) and not data.endswith(b"\n"):
         pass
     return bool(data)
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file of text, unpacked where its name ends in .gz or .xz."""
+    """Open a text file for reading, unpacked if its name ends in .gz or .xz."""
     packed = PACKED.get(path.suffix.lower())
-    # Their own readline() is written in Python and several times slower than BufferedReader's.
+    # gzip's and lzma's own readline() are written in Python and several times slower than BufferedReader's.
     return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
 
 
 @contextmanager
 def unpackable(path: Path | str) -> Iterator[None]:
-    """Raises DataError where, within, the file cannot be unpacked."""
+    """Raise DataError if the file cannot be unpacked inside the block."""
     try:
         yield
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
@@ -177,7 +182,7 @@ def unpackable(path: Path | str) -> Iterator[None]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Raises DataError where the file cannot be opened or, within, read and unpacked."""
+    """Raise DataError if the file cannot be opened, or cannot be read or unpacked inside the block."""
     try:
         with unpackable(path):
             yield

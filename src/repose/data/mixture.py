@@ -10,10 +10,11 @@ from repose.data.batching import Permutation
 
 
 def temperature_shares(sizes: Sequence[int], temperature: float) -> list[int]:
-    """Pairs of each corpus in an epoch of as many pairs as there are: in proportion to size^(1/T).
+    """Return the number of pairs of each corpus in an epoch, proportional to size^(1/T).
 
-    T = 1 reads every pair once; the higher T, the more alike the corpora's shares (Arivazhagan et al. 2019, arXiv
-    1907.05019, section 4.2, where T = 5 is used). So each has at least one.
+    The epoch has as many pairs as all corpora together. T = 1 reads every pair once; the higher T, the more similar the
+    corpora's shares (Arivazhagan et al. 2019, arXiv 1907.05019, section 4.2, where T = 5 is used). Each corpus has at
+    least one pair.
     """
     assert temperature >= 1
     largest = max(sizes)
@@ -24,18 +25,18 @@ def temperature_shares(sizes: Sequence[int], temperature: float) -> list[int]:
 class Mixture:
     """The pairs that each epoch reads, corpus by corpus.
 
-    The pairs of a corpus come in random order again and again, and each epoch takes the next ones: over the epochs all
-    are read equally often, but for one.
+    The pairs of a corpus come in random order again and again, and each epoch takes the next ones. Over the epochs, the
+    pairs of a corpus are read equally often, up to a difference of one.
     """
 
     def __init__(self, groups: NDArray[np.integer[Any]], numbers: Mapping[int, int], seed: int) -> None:
-        """`groups` (N,): which corpus each pair is of; `numbers`: pairs of each that an epoch reads."""
+        """`groups` (N,): the corpus of each pair; `numbers`: how many pairs of each corpus an epoch reads."""
         self._numbers, self._seed = dict(numbers), seed
         self._members = {group: np.flatnonzero(groups == group) for group in self._numbers}
         self._latest: tuple[int, NDArray[np.int64]] | None = None
 
     def __call__(self, epoch: int) -> NDArray[np.int64]:
-        """Indices of the epoch's pairs, sorted by corpus; one may occur several times."""
+        """Return the indices of the epoch's pairs, sorted by corpus; an index may occur several times."""
         if self._latest is None or self._latest[0] != epoch:
             self._latest = (epoch, np.concatenate([self._draw(group, epoch) for group in self._numbers]))
         return self._latest[1]

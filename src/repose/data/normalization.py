@@ -1,9 +1,9 @@
-"""A user's text in the characters of the training text.
+"""Rewrite a user's text in the characters of the training text.
 
-A model knows the characters that it was trained on. Whoever types a straight apostrophe, or copies a no-break space, a
-soft hyphen or a letter with a separate accent from somewhere, means what the training text writes in another way; to
-the model it is noise. So what the training sources (almost) never write is replaced by what they write instead, before
-anything is tokenised. Training itself reads its text as it is.
+A model knows only the characters that it was trained on. A user may type a straight apostrophe, or paste a no-break
+space, a soft hyphen or a letter with a separate accent, where the training text writes something else; the model sees
+noise. So characters that the training sources (almost) never contain are replaced by the ones they use instead, before
+the text is tokenised. Training itself reads its text unchanged.
 """
 
 import re
@@ -29,30 +29,31 @@ _ALIKE = (
     "(\uff08",
     ")\uff09",
 )
-"""Characters that stand for one another."""
+"""Groups of characters with the same meaning."""
 _HYPHENS, _DASHES = "-\u2010\u2011\u2212", "\u2013\u2012\u2014\u2015"
-"""Hyphens that stand for one another, and dashes, which become hyphens where no dash is written."""
+"""Hyphens with the same meaning, and dashes, which become hyphens if the training text has no dashes."""
 _QUOTES = '"\u201c\u201d\u201e\u201f\u00ab\u00bb\u2033'
-"""They become the first where that is written. Where only others are, which of them it stands for depends on what is
-around it, so all stay."""
+"""Quotation marks become the first of these if the training text contains it. Otherwise they stay, because the right
+replacement would depend on the context."""
 _LONGER = {"\u2026": "...", "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl"}
-"""Characters that stand for several, as PDF files have them."""
+"""Single characters that stand for several letters or dots, as in PDF files."""
 _INVISIBLE = "\u00ad\u200b\u200e\u200f\u2060\ufeff"
-"""Soft hyphen, zero-width space, marks of direction, word joiner, byte order mark; not the joiners, which spell."""
+"""Soft hyphen, zero-width space, direction marks, word joiner, byte-order mark. The zero-width joiners are not
+included: they are part of the spelling."""
 _SPELLED = frozenset({*_LONGER, *_INVISIBLE})
 
 
 @dataclass(frozen=True)
 class Normalization:
-    """What is done to a text before it is tokenised."""
+    """The changes made to a text before it is tokenised."""
 
     form: Form = ""
-    """Unicode normal form of the whole; "": as it comes."""
+    """Unicode normal form of the whole text; "": unchanged."""
     replace: Mapping[str, str] = field(default_factory=dict)
-    """Single characters and what replaces them after that; none of them occurs in a replacement."""
+    """Single characters and their replacements, applied after `form`. No such character occurs in a replacement."""
 
     def __call__(self, text: str) -> str:
-        """The text as the model is to read it."""
+        """Return the text as the model should read it."""
         normal = unicodedata.normalize(self.form, text) if self.form and not text.isascii() else text
         return self._found.sub(lambda found: self.replace[found[0]], normal) if self.replace else normal
 
@@ -61,8 +62,8 @@ class Normalization:
         return re.compile(f"[{re.escape(''.join(self.replace))}]")
 
     def most_bytes(self, text: str) -> int:
-        """An upper bound of the bytes that the result has in UTF-8."""
-        grown = 3 if self.form and not text.isascii() else 1  # https://unicode.org/faq/normalization.html, factors
+        """Return an upper bound of the result's size in UTF-8 bytes."""
+        grown = 3 if self.form and not text.isascii() else 1  # factors: https://unicode.org/faq/normalization.html
         return len(text.encode()) * grown * self._growth
 
     @cached_property
@@ -70,7 +71,7 @@ class Normalization:
         return max([1, *(-(-len(new.encode()) // len(old.encode())) for old, new in self.replace.items())])
 
     def steps(self) -> list[dict[str, Any]]:
-        """The same steps as normalizers of a tokenizer.json."""
+        """Return the same steps as normalizers of a tokenizer.json."""
         form = [{"type": self.form}] if self.form else []
         replaced = [
             {"type": "Replace", "pattern": {"String": found}, "content": instead}
@@ -79,12 +80,12 @@ class Normalization:
         return [*form, *replaced]
 
     def to_json(self) -> dict[str, Any]:
-        """The normalization as a JSON object."""
+        """Return the normalization as a JSON object."""
         return {"form": self.form, "replace": dict(self.replace)}
 
     @classmethod
     def from_json(cls, content: object) -> Self:
-        """The normalization that `to_json` gave; raises ValueError for anything else."""
+        """Return the normalization that `to_json` wrote. Raises ValueError for anything else."""
         if not isinstance(content, dict) or content.keys() != {"form", "replace"}:
             raise ValueError("a normalization has a form and what to replace")
         form, replace = content["form"], content["replace"]
@@ -96,7 +97,7 @@ class Normalization:
 
     @classmethod
     def taken_from(cls, steps: Sequence[Mapping[str, Any]]) -> tuple[Self, list[Mapping[str, Any]]]:
-        """What the first normalizers of a tokenizer.json do, and the others."""
+        """Split a tokenizer.json's normalizers into a normalization (the first ones) and the remaining ones."""
         rest = list(steps)
         form: Form = rest.pop(0)["type"] if rest and rest[0]["type"] in get_args(Form) else ""
         replace: dict[str, str] = {}
@@ -110,21 +111,21 @@ class Normalization:
 
     @staticmethod
     def _can_replace(replace: Mapping[str, str]) -> bool:
-        """Whether to replace one after the other is to replace all at once."""
+        """Return whether replacing one character after the other gives the same as replacing all at once."""
         return all(len(found) == 1 for found in replace) and replace.keys().isdisjoint("".join(replace.values()))
 
     def __and__(self, other: Self) -> Self:
-        """What both do."""
+        """Return the changes that both normalizations make."""
         form = self.form if self.form == other.form else ""
         return type(self)(form, dict(item for item in self.replace.items() if item in other.replace.items()))
 
 
 def normalization_to(lines: Iterable[str]) -> Normalization:
-    """The normalization of texts to translate, for a model trained on these lines.
+    """Derive the normalization of texts to translate, for a model trained on these lines.
 
-    Of characters that stand for one another, those with less than `LEAST_SHARE` of the occurrences become the most
-    frequent. Characters that stand for several are spelled out, and invisible ones left out, where less than that
-    share of the lines has them. The normal form is the one that all but less than that share have.
+    Among characters with the same meaning, those with less than `LEAST_SHARE` of the occurrences become the most
+    frequent one. Characters that stand for several are spelled out, and invisible ones removed, if less than that share
+    of the lines contains them. The normal form is the one that all but less than that share of the lines have.
     """
     characters: Counter[str] = Counter()
     having: Counter[str] = Counter()
@@ -152,12 +153,12 @@ def normalization_to(lines: Iterable[str]) -> Normalization:
 
 
 def _usual(alike: str, characters: Mapping[str, int]) -> str:
-    """The most frequent; the first, if none occurs."""
+    """Return the most frequent character; the first one if none occurs."""
     return max(alike, key=lambda character: characters.get(character, 0))
 
 
 def _rare(alike: str, characters: Mapping[str, int]) -> list[str]:
-    """Those with less than `LEAST_SHARE` of the occurrences, and those that do not occur; not the most frequent."""
+    """Return characters with less than `LEAST_SHARE` of the occurrences, or none, except for the most frequent one."""
     least = max(1, LEAST_SHARE * sum(characters.get(character, 0) for character in alike))
     usual = _usual(alike, characters)
     return [c for c in alike if c != usual and characters.get(c, 0) < least]

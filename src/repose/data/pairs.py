@@ -1,4 +1,4 @@
-"""A sentence pair, its two sides, and what becomes of the pairs of a corpus."""
+"""Sentence pairs, their two sides, and counts of what became of a corpus's pairs."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,39 +11,39 @@ Pair = tuple[str, str]
 Side = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 MAX_CHARACTERS = 20_000
-"""Longer sentences are dropped: they are damage, and would hold up everything after."""
+"""Longer sentences are dropped: they are damaged, and would slow down everything that follows."""
 MAX_BYTES = 4 * MAX_CHARACTERS
 """A character has up to four bytes in UTF-8."""
 CARRIAGE_RETURNS = "carriage return removed from a line end"
 TOO_LONG = f"longer than {MAX_CHARACTERS:,} characters"
 Row: TypeAlias = Pair | str
-"""A pair, or the reason why there is none."""
+"""A pair, or the reason why a row is not one."""
 
 
 @dataclass
 class Counts:
-    """What became of the pairs of a corpus; filled while it is read."""
+    """Counts of the kept and dropped pairs of a corpus, filled in while it is read."""
 
     kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     """Pairs left out, by reason."""
     notes: Counter[str] = field(default_factory=Counter)
-    """How often something was seen that is worth knowing, though nothing was left out for it."""
+    """Notable things, with their counts, for which no pair was left out."""
     header_lines: int = field(default=0, compare=False)
-    """Lines before the first pair: 1 where a table names its columns."""
+    """Lines before the first pair: 1 if a table names its columns."""
     columns: Pair | None = field(default=None, compare=False)
-    """Source and target, of a table: their names in its first line, or else their numbers, from 1; of records, what
-    they are called."""
+    """Source and target column of a table, by name if its first line has names, else by number from 1; for records,
+    their field names."""
     languages: Pair | None = field(default=None, compare=False)
-    """Source and target, of a TMX file, as it writes them."""
+    """Source and target language of a TMX file, as it writes them."""
 
     @property
     def read(self) -> int:
-        """All pairs seen."""
+        """Number of all pairs seen."""
         return self.kept + self.dropped.total()
 
     def describe(self) -> str:
-        """One line of text."""
+        """Describe the counts in one line of text."""
         parts = [f"{self.kept:,} of {counted(self.read, 'pair')} read"]
         parts += [f"{number:,} dropped ({reason})" for reason, number in self.dropped.items()]
         parts += [f"{number:,} × {what}" for what, number in self.notes.items() if what != CARRIAGE_RETURNS]

@@ -22,29 +22,29 @@ from repose.system.errors import DataError
 from repose.system.token_ids import UNK
 
 _CHUNK = 4096  # pairs tokenised together
-_NO_WORDS = 2  # tokens of a sentence of which nothing but START and END is left
+_NO_WORDS = 2  # tokens of a sentence that holds only START and END
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What, beside the text and the tokenizers, decides the stored ids."""
+    """The settings that affect the stored ids, besides the text and the tokenizers."""
 
     max_src_tokens: int
-    """Source tokens, START and END counted."""
+    """Most source tokens, START and END counted."""
     max_tgt_tokens: int
-    """Decoder positions, that is labels, END counted: one less than stored target tokens."""
+    """Most decoder positions, that is labels with END counted: one less than stored target tokens."""
     long_pairs: Literal["drop", "truncate"]
 
 
 class TextEncoder(Protocol):
-    """What is needed of a tokenizer (`tokenizer.Tokenizer`); several threads use one at once."""
+    """The part of `tokenizer.Tokenizer` that is needed here; must be safe to call from several threads at once."""
 
     @property
     def vocab_size(self) -> int:
-        """All ids are below it."""
+        """Size of the vocabulary; all ids are below it."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """[START … END] of each text."""
+        """Return [START … END] for each text."""
 
 
 def prepare(
@@ -55,18 +55,18 @@ def prepare(
     *,
     workers: int,
 ) -> PreparedCounts:
-    """Tokenise `pairs` into `folder`, in the place of what was prepared there before.
+    """Tokenise `pairs` into `folder`, replacing what was prepared there before.
 
-    Stored are the first `max_src_tokens` tokens of a source [START … END], so that a long source loses END, and the
-    first `max_tgt_tokens` + 1 of a target (decoder input and labels then have `max_tgt_tokens`), as in the TensorFlow
-    tutorial and the papers; with `long_pairs="drop"` pairs that would have to be cut are left out. Pairs of which a
-    side has no tokens are left out too. `workers` threads tokenise; their number does not change the result. Memory is
-    constant in the number of pairs.
+    The first `max_src_tokens` tokens of a source [START … END] are stored, so a long source loses its END. Of a target,
+    the first `max_tgt_tokens` + 1 tokens are stored, so decoder input and labels have `max_tgt_tokens` each. This is as
+    in the TensorFlow tutorial and the papers. With `long_pairs="drop"`, pairs that would have to be cut are left out
+    instead. Pairs with a side that has no tokens are always left out. `workers` threads tokenise; their number does not
+    change the result. Memory does not grow with the number of pairs.
 
-    The folder appears under its name when it is complete; one process at a time may prepare it.
+    The folder appears under its name when it is complete; only one process at a time may prepare it.
 
-    Raises `DataError` when nothing is left to store or the folder holds other files, `WriteError` when it cannot
-    be written (a full disk), and `ConfigError` for a number of workers that this machine cannot be meant to run.
+    Raises `DataError` if nothing is left to store or the folder holds other files, `WriteError` if it cannot be written
+    (for instance on a full disk), and `ConfigError` for an unreasonable number of workers on this machine.
     """
     assert settings.max_src_tokens >= 2, "START and END"
     assert settings.max_tgt_tokens >= 1, "END"
@@ -78,18 +78,18 @@ def prepare(
 
 
 EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
-"""One side of some pairs: the sentences' ids, one after the other, and the length of each in tokens."""
+"""One side of some pairs: the sentences' ids, concatenated, and the length of each sentence in tokens."""
 
 
 class EncodedPairs(NamedTuple):
-    """What became of a chunk of pairs."""
+    """The result of encoding a chunk of pairs."""
 
     columns: tuple[EncodedColumn, EncodedColumn]
-    """Source and target of the pairs that are kept."""
+    """Source and target of the kept pairs."""
     dropped: Counter[str]
     """Pairs left out, by reason."""
     truncated: Counter[str]
-    """Kept sentences that were cut, by reason."""
+    """Kept sentences that were truncated, by reason."""
 
 
 def _build(
@@ -99,8 +99,8 @@ def _build(
     settings: Settings,
     workers: int,
 ) -> PreparedCounts:
-    """Write all columns; what became of the pairs."""
-    content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}  # ids, lengths (of targets: labels)
+    """Write all columns; return counts of what became of the pairs."""
+    content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}  # ids, lengths (for targets: labels)
     dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(4))
     for encoded in encode_all(pairs, tokenizers, settings, workers):
         dropped.update(encoded.dropped)
@@ -136,7 +136,7 @@ def _build(
 
 
 def encode(pairs: Sequence[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings) -> EncodedPairs:
-    """Tokenise pairs and apply the length rule of `settings`."""
+    """Tokenise pairs and apply the length limits of `settings`."""
     src_limit, tgt_limit = settings.max_src_tokens, settings.max_tgt_tokens + 1
     src_long, tgt_long = f"source longer than {src_limit} tokens", f"target longer than {tgt_limit - 1} tokens"
     dropped: Counter[str] = Counter()
@@ -173,8 +173,11 @@ def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
 def encode_all(
     pairs: Iterable[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
 ) -> Iterator[EncodedPairs]:
-    """The pairs encoded, a chunk at a time and in order, by `workers` threads, which hold at most two chunks each:
-    tokenizers let others go on while they work."""
+    """Yield the pairs encoded, in order and one chunk at a time.
+
+    `workers` threads encode in parallel, because tokenizers release the global interpreter lock. At most two chunks per
+    thread are in progress at a time.
+    """
     pending: deque[Future[EncodedPairs]] = deque()
     remaining = iter(pairs)
     with ExitStack() as ending:

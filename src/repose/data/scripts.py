@@ -1,4 +1,4 @@
-"""Scripts that text is written in, by the names that Unicode gives its letters: Latin, Cyrillic, Han, Arabic."""
+"""Scripts that text is written in, named after the Unicode names of its letters: Latin, Cyrillic, Han, Arabic."""
 
 import re
 import unicodedata
@@ -9,25 +9,28 @@ from functools import cache
 _NO_SCRIPT = ("", "MODIFIER", "FEMININE", "MASCULINE", "MICRO", "FULLWIDTH", "HALFWIDTH", "SUPERSCRIPT")
 _ONE_SCRIPT = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "BOPOMOFO", "IDEOGRAPHIC"), "Han")
 ADDRESS = re.compile(r"(?:https?://|www\.)[!-~]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
-"""An address on the web, or of e-mail."""
+"""A web or e-mail address."""
 LEAST_SHARE = 0.001
-"""The least share of a text's letters by which it is said to have a script; a foreign name makes none."""
+"""Least share of a text's letters that a script needs to count as one of the text's, so that a foreign name does not
+add one."""
 
 
 def has_letters(text: str) -> bool:
-    """Whether there is a letter in a text."""
+    """Return whether a text contains a letter."""
     return any(map(str.isalpha, text))
 
 
 def is_translated(text: str) -> bool:
-    """Whether there is anything in a text for a model to translate: what has no letters, such as a number, and an
-    address alone stay as they are."""
+    """Return whether a text contains anything to translate.
+
+    Text without letters, such as a number, and a lone address have nothing to translate.
+    """
     return has_letters(text) and not ADDRESS.fullmatch(text.strip())
 
 
 @cache
 def script_of(letter: str) -> str | None:
-    """The script of a character; None unless it is a letter of one script. Chinese and Japanese are "Han"."""
+    """Return the script of a character; None if it is not a letter of one script. Chinese and Japanese are "Han"."""
     if not letter.isalpha():
         return None
     first = unicodedata.name(letter, "").split(" ")[0]
@@ -35,7 +38,7 @@ def script_of(letter: str) -> str | None:
 
 
 def scripts_in(lines: Iterable[str]) -> list[str]:
-    """The scripts of a text, by name, those of fewer letters than `LEAST_SHARE` left out."""
+    """Return the scripts of a text, sorted by name, without those below `LEAST_SHARE` of the letters."""
     characters: Counter[str] = Counter()
     for line in lines:
         characters.update(line)
@@ -47,7 +50,7 @@ def scripts_in(lines: Iterable[str]) -> list[str]:
 
 
 def unseen_script(line: str, seen: Container[str]) -> str | None:
-    """The script of most letters of a line, if it is not among those seen."""
+    """Return the script of most letters of a line if it is not among those seen, else None."""
     if all(script is None or script in seen for script in map(script_of, set(line))):
         return None
     letters = Counter(script for character in line if (script := script_of(character)) is not None)

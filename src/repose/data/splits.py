@@ -20,12 +20,12 @@ class Splits:
     """A corpus in three parts that share no source sentence and no target sentence."""
 
     train: Iterator[Pair]
-    """In the order of the corpus, which is read as these are."""
+    """Training pairs in the order of the corpus, which is read while they are iterated over."""
     valid: list[Pair]
     test: list[Pair]
     num_train: int
     duplicates: int
-    """Repetitions of held-out pairs, left out of every split."""
+    """Repetitions of held-out pairs; they are left out of every split."""
 
 
 def hold_out(
@@ -33,12 +33,12 @@ def hold_out(
 ) -> Splits:
     """Hold `num_valid` and `num_test` pairs out of `pairs`, drawn by a hash of (seed, text).
 
-    Only a pair whose source occurs with no other target, and whose target with no other source, can be held out, and
-    neither of them in `apart_from`, a set that is there already; its repetitions are left out of training. Sentences
-    count as the same when they differ in case and spacing only. Which pairs are drawn depends on the set of pairs, not
-    on their order, and the validation pairs do not depend on `num_test`. Sixteen bytes a pair are kept in memory while
-    splitting, and a small multiple of it for a moment; `pairs` is read twice, and once more for `train`.
-    Raises `DataError` when too few pairs can be held out or none would be left to train on.
+    A pair can be held out only if its source occurs with no other target, its target with no other source, and neither
+    of them in `apart_from`, a set that exists already. Repetitions of a held-out pair are left out of training.
+    Sentences count as the same if they differ only in case and spacing. Which pairs are drawn depends on the set of
+    pairs and not on their order, and the validation pairs do not depend on `num_test`. Splitting keeps sixteen bytes
+    per pair in memory, and briefly a small multiple of that. `pairs` is read twice, and once more for `train`. Raises
+    `DataError` if too few pairs can be held out or none would be left to train on.
     """
     src, tgt = _hashes(pairs)
     both = splitmix64(splitmix64(src) + tgt)
@@ -89,7 +89,7 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
 
 
 def _hashes(pairs: Iterable[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """A 64-bit hash of every sentence; a collision only makes two sentences count as the same."""
+    """Return 64-bit hashes of all sources and all targets. A collision only makes two sentences count as the same."""
     src_hashes, tgt_hashes = array("Q"), array("Q")
     for src, tgt in pairs:
         src_hashes.append(same_sentence(src))
@@ -98,12 +98,12 @@ def _hashes(pairs: Iterable[Pair]) -> tuple[NDArray[np.uint64], NDArray[np.uint6
 
 
 def same_sentence(sentence: str) -> int:
-    """A 64-bit hash of a sentence, without its case and spacing; accents may be characters of their own."""
+    """Return a 64-bit hash of a sentence that ignores case, spacing, and whether accents are separate characters."""
     same = unicodedata.normalize("NFC", " ".join(sentence.casefold().split()))
     return int.from_bytes(hashlib.blake2b(same.encode(), digest_size=8).digest(), "little")
 
 
 def _shared(values: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which values occur more than once."""
+    """Mark the values that occur more than once."""
     _, number, counts = np.unique(values, return_inverse=True, return_counts=True)
     return counts[number] > 1

@@ -1,4 +1,4 @@
-"""Sentence pairs of tables: TSV and CSV, whose first line may name the columns."""
+"""Read sentence pairs from tables: TSV and CSV, whose first line may name the columns."""
 
 import csv
 import re
@@ -19,29 +19,30 @@ NAME_BOTH = (
 )
 
 _BY_TABS = (".tsv", ".tab")
-_DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # of two that fit alike, the one that prose has less
+_DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # in case of a tie, the one that is rarer in prose wins
 _FIRST_ROWS = 100
-"""By which the delimiter of a CSV file is found."""
+"""Rows from which the delimiter of a CSV file is guessed."""
 
 _RETURN = "\ufdd0"
-"""In the place of a carriage return, by which csv would end a row: Unicode keeps it free."""
+"""Stands for a carriage return, at which csv would end a row. Unicode reserves this character for such internal use."""
 csv.field_size_limit(max(csv.field_size_limit(), 2 * MAX_BYTES))
 
 FIELDS = ("src", "tgt")
-"""What source and target are called where nobody says otherwise."""
+"""Names of source and target where nothing else is specified."""
 TWO_COLUMNS = (0, 1, 2)
-"""`table_columns` where no first line names them."""
+"""Columns of source and target and the number of columns, for a table whose first line does not name them."""
 
 
 def table_columns(
     first: Sequence[str], fields: Sequence[str], path: Path | str, languages: Pair = (UNKNOWN, UNKNOWN)
 ) -> tuple[tuple[int, int, int], bool]:
-    """Finds where source and target stand in a table, how many columns it has, and whether its first line names them.
+    """Find the columns of source and target and the number of columns, and whether the first line holds names.
 
-    Names are the two fields', or those of two languages, or words for source and target where there is nothing else.
-    Columns that are called by source and target language, `languages`, are these in either order. Fields that are
-    numbers count the columns from 1. Raises DataError where the line does not have both fields, or there are more than
-    two columns without names."""
+    Columns are named by the two fields. If nothing else is specified, they may also be named by two languages or by
+    words for source and target. Columns named by the source and target language, `languages`, may come in either order.
+    Fields that are numbers count the columns from 1. Raises DataError if the line lacks one of the fields, or if there
+    are more than two columns without names.
+    """
     (src, tgt), names = map(plain_name, fields), [plain_name(name) for name in first]
     if src in names and tgt in names:
         if twice := [name for name in (src, tgt) if names.count(name) > 1]:
@@ -82,18 +83,18 @@ _SIDES = (
         ("origem", "destino"),
     ),
 )
-"""Other names of two columns, the source's first; a file may have them in either order."""
+"""Other names of two columns, with the source's first; a file may have them in either order."""
 
 
 def _are_reversed(names: Sequence[str], languages: Pair) -> bool:
-    """Whether two columns' names are those of target and source language, as far as these are known."""
+    """Return whether two columns are named by target and source language, in this order, as far as these are known."""
     src, tgt = (short_code(code_of(name)) for name in names)
     known = [(short_code(of), code) for of, code in zip(languages, (tgt, src), strict=True) if of != UNKNOWN]
     return src != tgt and bool(known) and all(one == other for one, other in known)
 
 
 def names_columns(pair: Pair) -> bool:
-    """Whether a pair is two languages, or words for the two sides, as a file's first line may name its columns."""
+    """Return whether a pair is two languages, or words for the two sides, as in a line that names columns."""
     src, tgt = map(plain_name, pair)
     are_sides = (src, tgt) in _SIDES or (tgt, src) in _SIDES
     return src != tgt and ((names_language(src) and names_language(tgt)) or are_sides)
@@ -104,12 +105,12 @@ def _absent(fields: Sequence[str], columns: Sequence[str]) -> list[str]:
 
 
 def plain_name(name: str) -> str:
-    """A column's name without case, and without the quotation marks and spaces that spreadsheets leave around it."""
+    """Return a column's name in lower case, without the quotation marks and spaces that spreadsheets add."""
     return name.strip().strip('"').strip().casefold()
 
 
 def tsv_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """The pairs of lines whose columns are separated by tabs, without quoting. Raises DataError."""
+    """Yield the pairs of lines whose columns are separated by tabs, without quoting. Raises DataError."""
     reader = LineReader(path, 2 * MAX_BYTES + 1)
     records = (None if line is None else line.split("\t") if line else [] for line in reader)
     yield from _pairs(records, "\t", fields, languages, path, counts)
@@ -117,7 +118,7 @@ def tsv_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iter
 
 
 def csv_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """The pairs of a spreadsheet's records, in whose quoted cells anything may stand. Raises DataError."""
+    """Yield the pairs of a spreadsheet's rows, whose quoted cells may contain anything. Raises DataError."""
     stated = _stated_delimiter(path)
     delimiter, width = _delimiter(path, fields, [stated] if stated else list(_DELIMITERS))
     reader = LineReader(path, 2 * MAX_BYTES + 1)
@@ -138,7 +139,10 @@ def _pairs(
     counts: Counts,
     usual: int | None = None,
 ) -> Iterator[Row]:
-    """`usual`: cells of most rows of a spreadsheet, which writes empty ones after them."""
+    """Yield a pair, or the reason why there is none, for each record.
+
+    `usual` is the number of cells in most rows of a CSV file, since spreadsheets add empty cells at the end of rows.
+    """
     places = "line" if usual is None else "row"
     src, tgt, width = TWO_COLUMNS
     first: dict[str, int] = {}
@@ -166,13 +170,13 @@ def _pairs(
 
 
 def _filled(columns: Sequence[str]) -> Sequence[str]:
-    """Without empty cells at the end."""
+    """Return the columns without empty cells at the end."""
     return columns[: max((number for number, cell in enumerate(columns, 1) if cell.strip()), default=0)]
 
 
 def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced: bool = False) -> Iterator[list[str]]:
-    """`spaced`: whether a space may stand between the delimiter and a quotation mark."""
-    held = 0  # characters of the record that is being read
+    """Yield the records of a CSV file. `spaced`: a space may stand between the delimiter and a quotation mark."""
+    held = 0  # characters of the current record so far
 
     def lines() -> Iterator[str]:
         nonlocal held
@@ -198,15 +202,18 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced:
 
 
 def _stated_delimiter(path: Path) -> str:
-    """What Excel's first line "sep=;" says, where there is one."""
+    """Return the delimiter from Excel's first line "sep=;", or "" if there is no such line."""
     line = next(iter(LineReader(path, MAX_BYTES)), None)
     found = None if line is None else re.fullmatch(r'sep=([^"\r])', line, re.IGNORECASE)
     return found[1] if found else ""
 
 
 def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tuple[str, int]:
-    """By which the first line names both columns, or else most of the first lines have equally many cells; and how many
-    that are. Raises DataError where they have not."""
+    """Find the delimiter of a CSV file and its usual number of cells per row.
+
+    It is the delimiter with which the first line names both columns, or else the one that gives most of the first rows
+    equally many cells. Raises DataError if there is none.
+    """
 
     def fit(delimiter: str) -> tuple[bool, int, int, int]:
         rows = [_filled(row) for row in _first_rows(path, delimiter, spaced=_is_spaced(path, delimiter))]
@@ -227,15 +234,18 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
 
 def _first_rows(path: Path, delimiter: str, *, spaced: bool = False) -> list[list[str]]:
     rows: list[list[str]] = []
-    with suppress(DataError):  # which reading will raise
+    with suppress(DataError):  # reading the file will raise it
         records = _records(LineReader(path, 2 * MAX_BYTES + 1), delimiter, strict=False, spaced=spaced)
         rows.extend(islice(records, _FIRST_ROWS))
     return rows
 
 
 def _is_spaced(path: Path, delimiter: str) -> bool:
-    """Whether most of the first rows have a space between a delimiter and a quotation mark, and end with one; and all
-    can be read so."""
+    """Return whether the table has spaces between delimiters and quotation marks.
+
+    That is so if most of the first rows have such a space and end with a quotation mark, and all of them can be read
+    that way.
+    """
     rows = [row for row in _first_rows(path, delimiter) if any(map(str.strip, row))]
     spaced = sum(row[-1].rstrip().endswith('"') and any(cell.startswith(' "') for cell in row[1:]) for row in rows)
     if 2 * spaced <= len(rows):
@@ -248,16 +258,16 @@ def _is_spaced(path: Path, delimiter: str) -> bool:
 
 
 def note_lines(reader: LineReader, counts: Counts) -> None:
-    """Counts what was taken away of the lines of a file that was read."""
+    """Count what was removed from the lines of a file after reading it."""
     marks, returns = "byte-order mark removed from a file", CARRIAGE_RETURNS
     counts.notes += Counter({marks: int(reader.had_bom), returns: reader.num_carriage_returns})  # no zeros
 
 
 def present(names: Iterable[str]) -> str:
-    """The first names that there are, for a message."""
+    """List the first of the names that are present, for a message."""
     return ", ".join(repr(name[:40]) for name in islice(names, 20)) or "none"
 
 
 def no_field(name: str, known: Sequence[str], what_to_do: str = "") -> str:
-    """What is wrong where a side's field is not among the known ones, and what to do about it."""
+    """Say that a side's field is not among the known ones, and what to do about it."""
     return f"there is no field {name!r} (present: {present(known)}){what_to_do or f': {NAME_BOTH}'}"

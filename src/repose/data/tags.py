@@ -1,11 +1,11 @@
-"""Tags: a token before a source sentence, which says what kind of pair it belongs to or what is wanted.
+"""Tags: tokens before a source sentence that tell the model the kind of pair or the desired output.
 
-A model that learns from several corpora is told by it which one a sentence comes from, or into which language to
-translate (Johnson et al. 2017, arXiv 1611.04558), and which sources a machine wrote (Caswell et al. 2019, arXiv
-1906.06442). A tag is a reserved token of the source vocabulary, [START] [tag] …: no text can spell it.
+A tag tells a model that is trained on several corpora which one a sentence comes from, which language to translate into
+(Johnson et al. 2017, arXiv 1611.04558), or that the source was written by a machine (Caswell et al. 2019, arXiv
+1906.06442). A tag is a reserved token of the source vocabulary, [START] [tag] …, which no text can spell.
 
-On its way through the preparation of a corpus a sentence carries its tag as text before it, between NUL characters,
-which the readers let no sentence hold.
+While a corpus is prepared, a sentence carries its tag as text before it, between NUL characters. The readers allow no
+NUL in a sentence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, unknown
 
 MARK = "\0"
-"""Stands around a tag before a source."""
+"""Put before and after a tag in front of a source."""
 _LEAVE_OUT = ": leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
@@ -30,7 +30,10 @@ class Taught(NamedTuple):
 
 
 def taught(config: Mapping[str, Any]) -> list[Taught]:
-    """What a model was trained on by its config.json, its own pairs first; "und" for languages that it does not say."""
+    """Return the kinds of pairs that a model was trained on, from its config.json; its own pairs come first.
+
+    Languages that the config does not state are "und".
+    """
     also = config.get("also")
     every = [config, *(each for each in (also if isinstance(also, list) else []) if isinstance(each, dict))]
     tags = (each.get("tag") for each in every)
@@ -39,27 +42,30 @@ def taught(config: Mapping[str, Any]) -> list[Taught]:
 
 
 def direction(config: Mapping[str, Any], tag: str | None) -> tuple[str, str]:
-    """Source and target language of a model by its config.json, where it is told this tag; "und" for what that does not
-    say, and where it was trained on several. None is the model's own tag."""
+    """Return source and target language of a model from its config.json, for sources with this tag.
+
+    None stands for the model's own tag. A language is "und" if the config does not state it, or if the model was
+    trained on several with this tag.
+    """
     own, *more = taught(config)
     if tag is None:
         tag = own.tag
     if found := [one for one in (own, *more) if one.tag == tag]:
         sources, targets = {one.src_lang for one in found}, {one.tgt_lang for one in found}
         return sources.pop() if len(sources) == 1 else UNKNOWN, targets.pop() if len(targets) == 1 else UNKNOWN
-    if own.tag != own.tgt_lang:  # tags tell corpora apart: of another one the source's language is not known
+    if own.tag != own.tgt_lang:  # tags distinguish corpora: the source language of another one is not known
         return UNKNOWN, own.tgt_lang
     return (own.tgt_lang if tag == own.src_lang else UNKNOWN), str(tag)
 
 
 def tag_pairs(pairs: Iterable[Pair], tag: str | None) -> Iterator[Pair]:
-    """The pairs, whose sources carry the tag, if there is one."""
+    """Yield the pairs with the tag put before each source; without a tag, unchanged."""
     before = "" if tag is None else f"{MARK}{tag}{MARK}"
     return ((before + src, tgt) for src, tgt in pairs)
 
 
 def is_tagged(text: str) -> bool:
-    """Whether a source carries a tag."""
+    """Return whether a source carries a tag."""
     return text.startswith(MARK)
 
 
@@ -71,11 +77,11 @@ class TaggingEncoder:
 
     @property
     def vocab_size(self) -> int:
-        """The tokenizer's."""
+        """Size of the tokenizer's vocabulary."""
         return self._tokenizer.vocab_size
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """[START (tag) … END] of each text. Raises ConfigError for a tag that the tokenizer does not have."""
+        """Return [START (tag) … END] for each text. Raises ConfigError for a tag that the tokenizer does not have."""
         parts = [text.split(MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
         encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
         return [
@@ -85,7 +91,10 @@ class TaggingEncoder:
 
 
 def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None, *, advice: str = "") -> list[int]:
-    """Source ids with a tag after START. Raises ConfigError, which `advice` ends, for one that the tokenizer lacks."""
+    """Return source ids with a tag after START.
+
+    Raises ConfigError if the tokenizer lacks the tag; `advice` ends the message.
+    """
     if tag is None:
         return ids
     if tag not in tokenizer.tags:

@@ -1,9 +1,9 @@
 """Plain text for language modelling: documents as token ids, cut into blocks.
 
-A document is a line (in WikiText a paragraph or a heading); lines without text are left out. It becomes
-[START x_1 .. x_n END] and is cut into blocks of at most `max_tokens` predictions. A block begins with the token that
-the block before it ended with, the first one with START: so every token of a text but START is predicted exactly once,
-from the earlier tokens of its block, and nothing is carried over from one block or document to the next.
+A document is a line (in WikiText, a paragraph or a heading); empty lines are left out. It becomes [START x_1 .. x_n
+END] and is cut into blocks of at most `max_tokens` predictions. A block begins with the last token of the block before
+it, the first one with START. So every token except START is predicted exactly once, from the earlier tokens of its
+block, and nothing is carried over from one block or document to the next.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from repose.system.terminal import counted
 from repose.system.token_ids import START
 
 MAX_LINE_BYTES = 1 << 22
-"""Longer lines are left out: they are damage."""
+"""Longer lines are left out: they are damaged."""
 _CHUNK = 1024  # lines tokenised together
 _TOKENS = "tokens"
 
 
 class TextBlocks(Prepared):
-    """The blocks of a prepared text; one is an example."""
+    """The blocks of a prepared text; each block is an example."""
 
     @cached_property
     def tgt_lengths(self) -> NDArray[np.int32]:
@@ -37,23 +37,23 @@ class TextBlocks(Prepared):
 
     @property
     def src_lengths(self) -> NDArray[np.int32]:
-        """(N,): tokens of the input of each block."""
+        """(N,): input tokens of each block."""
         return self.tgt_lengths
 
     @cached_property
     def longest_tgt(self) -> int:
-        """Tokens of the longest block; 0 of no blocks."""
+        """Tokens of the longest block; 0 if there are no blocks."""
         return int(self.tgt_lengths.max(initial=0))
 
     @property
     def document_starts(self) -> NDArray[np.int64]:
-        """(D,): number of the first block of each document."""
+        """(D,): index of the first block of each document."""
         firsts = self.columns.values[_TOKENS][self.columns.offsets[_TOKENS][:-1]]
         return np.flatnonzero(firsts == START)
 
     @property
     def num_bytes(self) -> int:
-        """UTF-8 bytes of the documents, a line feed counted for each."""
+        """UTF-8 bytes of the documents, with one line feed for each."""
         return int(self.columns.info["num_bytes"])
 
     @property
@@ -63,13 +63,13 @@ class TextBlocks(Prepared):
         return {f"longer than {MAX_LINE_BYTES:,} bytes": int(too_long)} if too_long else {}
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Input (B, T), 0 = padding, and labels (N,), the token after each real token of the input."""
+        """Return inputs (B, T), padded with 0, and labels (N,): the token after each real token of the input."""
         ids, labels = self.columns.shifted(_TOKENS, indices)
         return ids, labels[ids != 0]
 
 
 class Documents:
-    """The lines of a text file with something in them, plain, .gz or .xz, read anew at each iteration.
+    """The non-empty lines of a text file, plain, .gz or .xz, read anew at each iteration.
 
     Raises DataError for a file that cannot be read.
     """
@@ -90,7 +90,7 @@ class Documents:
 
 
 def write_blocks(documents: Documents, tokenizer: TextEncoder, folder: Path, *, max_tokens: int) -> str:
-    """Tokenise documents and cut them into blocks, in constant memory; a sentence that says what came of them."""
+    """Tokenise documents and cut them into blocks, in constant memory; return a sentence with the counts."""
     counts = {"num_documents": 0, "num_tokens": 0, "num_bytes": 0}
 
     def blocks() -> Iterator[list[list[int]]]:

@@ -1,4 +1,4 @@
-"""Tokens as people can read them: what stands beside the rows and columns of an attention picture."""
+"""Readable labels for tokens, as shown next to the rows and columns of an attention plot."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 CONTINUES = "·"
-"""Before a token that goes on with the word of the token before it."""
+"""Put before a token that continues the word of the token before it."""
 
 _PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
@@ -17,10 +17,10 @@ _LOST_BYTES = re.compile("[\udc80-\udcff]+")
 
 
 def byte_labels(tokens: Sequence[str | None]) -> list[str]:
-    """Labels of byte-level tokens, given as stand-ins; None where a special token stands, which ends words.
+    """Label byte-level tokens, given as stand-in characters. None stands for a special token, which ends a word.
 
-    The space that begins most words is left out, and `CONTINUES` put before a token that begins without one inside a
-    run of letters (or of digits, or of signs). Bytes that are no whole UTF-8 character are shown as they are: <E7 BB>.
+    The space that begins most words is omitted. `CONTINUES` is put before a token that begins inside a run of letters,
+    digits or signs. Bytes that do not form a whole UTF-8 character are shown as hex: <E7 BB>.
     """
     pieces = [b" " if token is None else bytes(BYTE_OF[char] for char in token) for token in tokens]
     text = b"".join(pieces).decode("utf-8", "surrogateescape")
@@ -36,7 +36,7 @@ def byte_labels(tokens: Sequence[str | None]) -> list[str]:
 
 
 def piece_labels(tokens: Sequence[str | None], prefix: str) -> list[str]:
-    """Labels of tokens that are text, where those with `prefix`, if there is one, go on with the word before."""
+    """Label tokens that are text. Tokens with `prefix`, unless it is empty, continue the word before them."""
     return [
         "" if t is None else (CONTINUES + shown(t[len(prefix) :]) if prefix and t.startswith(prefix) else shown(t))
         for t in tokens
@@ -44,9 +44,9 @@ def piece_labels(tokens: Sequence[str | None], prefix: str) -> list[str]:
 
 
 def shown(text: str) -> str:
-    """The text with everything in it to be seen: spaces as ␣, control and format characters by number, bytes in hex.
+    """Make everything in a text visible: spaces as ␣, control and format characters by number, bytes in hex.
 
-    A mark that would hang on the character before it gets a dotted circle to hang on.
+    A leading combining mark gets a dotted circle to combine with.
     """
     seen = "".join(_seen(char, alone=len(text) == 1) for char in text)
     seen = _LOST_BYTES.sub(lambda m: f"<{m[0].encode('utf-8', 'surrogateescape').hex(' ').upper()}>", seen)
@@ -64,7 +64,10 @@ def _seen(char: str, *, alone: bool) -> str:
 
 
 def _run(char: str) -> str:
-    """What runs of characters words are made of. Unlike GPT-2's, marks count as letters: no word breaks at a vowel."""
+    """Return the kind of run that a character belongs to.
+
+    Unlike in GPT-2, marks count as letters, so no word breaks at a vowel sign.
+    """
     if char.isspace():
         return "space"
     return {"L": "letters", "M": "letters", "N": "digits"}.get(unicodedata.category(char)[0], "signs")

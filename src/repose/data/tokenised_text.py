@@ -1,4 +1,4 @@
-"""Text that a tokenizer of the Moses kind has taken apart: how it is recognised, and how it is put together again."""
+"""Recognise text that a Moses-style tokenizer has split, and detokenise it."""
 
 import html
 import re
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from repose.data.language import UNKNOWN
 
 ENTITY = re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,6}|#x[0-9a-fA-F]{2,6});")
-"""An HTML entity, such as &apos;, which Moses's tokenizer writes and 13a takes apart again."""
+"""An HTML entity, such as &apos;, which Moses's tokenizer writes and sacreBLEU's 13a splits up."""
 _PARTED = re.compile(r" [.,](?= |$)|\( \w|(?<=\w) (?:n't|'(?:s|re|ve|ll|m|d))\b| [。、，！？]| @-@ |@@ ", re.IGNORECASE)
 
 
 def looks_tokenised(text: str) -> bool:
-    """Whether a space parts a word from its punctuation or its ending: "( Laughter )", "it 's", "end ."."""
+    """Return whether a space separates a word from its punctuation or its ending: "( Laughter )", "it 's", "end ."."""
     return _PARTED.search(text) is not None
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """How much of a text is in another form than people write."""
+    """How many lines of a text are not in the form that people write."""
 
     lines: int
     tokenised: int
@@ -29,23 +29,25 @@ class TextForm:
 
     @property
     def inflates_bleu(self) -> bool:
-        """Whether BLEU of it says more than of the text that people would write: a twentieth of the lines look
-        tokenised, or one in 200 has entities."""
+        """True if BLEU on this text would be higher than on normal text.
+
+        That is so if a twentieth of the lines look tokenised, or one in 200 has entities.
+        """
         return 20 * self.tokenised >= self.lines > 0 or 200 * self.entities >= self.lines > 0
 
 
 def form_of(lines: Sequence[str]) -> TextForm:
-    """Counts over the lines of a text."""
+    """Count the lines of a text that look tokenised or contain HTML entities."""
     return TextForm(
         len(lines), sum(map(looks_tokenised, lines)), sum(ENTITY.search(line) is not None for line in lines)
     )
 
 
 def detokeniser(language: str) -> Callable[[str], str]:
-    """What unescapes entities and puts words and punctuation together again, by Moses's rules as sacremoses has them.
+    """Return a function that unescapes entities and detokenises a text by Moses's rules, as implemented by sacremoses.
 
-    `language`: a code such as "en", whose rules ("it 's") hold for "und", too. Text that is not tokenised stays as it
-    is, nearly always.
+    `language` is a code such as "en", whose rules ("it 's") also apply to "und". Text that is not tokenised nearly
+    always stays unchanged.
     """
     from sacremoses import MosesDetokenizer
 

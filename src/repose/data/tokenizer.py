@@ -1,16 +1,18 @@
-"""Tokenizers: text to token ids and back, as Hugging Face `tokenizers` objects kept in a tokenizer.json.
+"""Tokenizers: text to token ids and back, as Hugging Face `tokenizers` objects stored in a tokenizer.json.
 
-Four kinds, each trained here from lines of text:
+Four kinds, each trained here on lines of text:
 
-- `wordpiece`: as in the papers: words, cut into a first piece and ## pieces; a word that cannot be built from pieces,
-  or is longer than 100 characters, is [UNK] as a whole. Its learner: docs/decisions/001-wordpiece-learner.md.
+- `wordpiece`: as in the papers. Words are split into a first piece and ## pieces. A word that cannot be built from
+  pieces, or is longer than 100 characters, becomes a single [UNK]. Its learner:
+  docs/decisions/001-wordpiece-learner.md.
 - `wordlevel`: words and runs of punctuation that occur at least `min_frequency` times; any other is [UNK].
 - `bpe`, `unigram`: over the 256 bytes and without normalizer: decode(encode(x)) == x, and [UNK] never occurs.
 
-Text never yields [PAD], [START] or [END], whatever it contains: a literal "[END]" is cut up like any other word.
+Text never yields [PAD], [START] or [END], whatever it contains: a literal "[END]" is split up like any other word.
 
-Importing this module sets TOKENIZERS_PARALLELISM=false unless the variable is set already: the library's threads do not
-survive a fork (its versions before 0.22 print a warning then). A large corpus is encoded by several of ours.
+Importing this module sets TOKENIZERS_PARALLELISM=false unless the variable is set already, because the library's
+threads do not survive a fork (its versions before 0.22 print a warning then). A large corpus is encoded by several of
+our own threads.
 """
 
 import hashlib
@@ -57,17 +59,17 @@ _KINDS: dict[str, Kind] = {"WordPiece": "wordpiece", "WordLevel": "wordlevel", "
 class Tokenizer:
     """A tokenizer whose ids 0 to 3 are [PAD] [UNK] [START] [END]; immutable, and picklable through its JSON.
 
-    `json` is the content of its tokenizer.json, which alone decides every property.
+    `json` is the content of its tokenizer.json, which alone determines every property.
     """
 
     def __init__(self, text: str, *, name: str = "tokenizer.json") -> None:
-        """`text`: the content of the file that errors call `name`. Raises DataError as `load` does."""
+        """`text` is the content of a tokenizer.json, and `name` its name in errors. Raises DataError as `load` does."""
         self.json = text
         self._backend = _backend(text, name)
-        self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may leave out
+        self._spec: dict[str, Any] = json.loads(self._backend.to_str())  # with the defaults that `text` may omit
         self._steps = _steps(self._spec["normalizer"])
         self._normalization, rest = Normalization.taken_from(self._steps)
-        if len(rest) < len(self._steps):  # in Python, a tenth of the library's time
+        if len(rest) < len(self._steps):  # `normalized` runs in Python, in a tenth of the library's time
             self._backend.normalizer = _normalizer(rest)
         self.kind: Kind = _KINDS[self._spec["model"]["type"]]
         self.vocab_size: int = 1 + max(self._backend.get_vocab().values())  # at most what `train` was given
@@ -86,15 +88,15 @@ class Tokenizer:
         min_frequency: int = 1,
         tags: Sequence[str] = (),
     ) -> "Tokenizer":
-        """Learn a vocabulary of at most `vocab_size` tokens; text that allows no more yields fewer.
+        """Learn a vocabulary of at most `vocab_size` tokens; it is smaller if the text does not yield that many.
 
         `strip_accents` removes nonspacing marks (category Mn) after canonical decomposition (ż→z, й→и, but not ł) and
-        composes what is left; `lowercase` comes after it. With `single_digits` no token holds more than one digit,
-        so that a model can copy any number. `min_frequency` counts words for `wordlevel`, pairs of pieces
-        for `bpe` and `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them.
-        `tags` are reserved tokens beyond the four (`repose.data.tags`).
-        The same lines give the same tokenizer, except for `unigram`: its learner adds floats in random order, so that
-        scores differ in their last digits, and once in a while a piece does.
+        composes the rest; `lowercase` is applied after it. With `single_digits`, no token holds more than one digit, so
+        a model can copy any number. `min_frequency` counts words for `wordlevel`, and pairs of pieces for `bpe` and
+        `wordpiece`; `unigram` has none. `wordpiece` holds all lines in memory, the others stream them. `tags` are
+        reserved tokens in addition to the four special ones (`repose.data.tags`). The same lines give the same
+        tokenizer, except for `unigram`: its learner adds floats in random order, so scores differ in their last digits,
+        and occasionally a piece does.
 
         Raises ConfigError for settings that cannot be met, DataError for lines without text or with lone surrogates.
         """
@@ -114,13 +116,13 @@ class Tokenizer:
             )
         if kind == "unigram" and min_frequency != 1:
             raise ConfigError("a unigram tokenizer knows no min_frequency: leave it at 1, or use bpe")
-        if kind != "wordpiece":  # whose alphabet the text decides
+        if kind != "wordpiece":  # its alphabet depends on the text
             _check_vocab_size(vocab_size, kind, alphabet_size=len(tags) + (0 if kind == "wordlevel" else len(BYTES)))
         first = reserved
         how = {"lowercase": lowercase, "strip_accents": strip_accents, "single_digits": single_digits}
         if kind == "wordpiece":
-            # The library numbers ##-characters as its hash map happens to give them, and breaks ties by number: two
-            # trainings differ. So the alphabet is learned alone, sorted, and handed back like special tokens.
+            # The library numbers ##-characters in the order of its hash map and breaks ties by number, so two trainings
+            # differ. So the alphabet is learned separately, sorted, and passed back like special tokens.
             lines = list(lines)
             backend = _untrained(kind, **how)
             _feed(backend, lines, _trainer(kind, 0, min_frequency, reserved))
@@ -133,7 +135,7 @@ class Tokenizer:
         special_ids = [("[START]", START), ("[END]", END)]
         backend.post_processor = processors.TemplateProcessing(single="[START] $A [END]", special_tokens=special_ids)
         spec = json.loads(backend.to_str())
-        # None but our four and the tags are special.
+        # Only our four special tokens and the tags stay special.
         spec["added_tokens"] = [token for token in spec["added_tokens"] if token["content"] in reserved]
         trained = cls(json.dumps(spec, indent=1, ensure_ascii=False))
         assert trained.lossless == (kind in ("bpe", "unigram") and not lowercase and not strip_accents)
@@ -141,7 +143,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
-        """Read a tokenizer.json; raises DataError when it is missing, damaged or without our special tokens."""
+        """Read a tokenizer.json. Raises DataError if it is missing, damaged or lacks our special tokens."""
         path = Path(path)
         try:
             return cls(path.read_text(encoding="utf-8"), name=str(path))
@@ -151,11 +153,11 @@ class Tokenizer:
             raise DataError(f"no tokenizer can be read from {path}: {error.strerror}") from error
 
     def save(self, path: str | Path) -> None:
-        """Write tokenizer.json, whole or not at all; the same bytes as were loaded. Raises WriteError."""
+        """Write tokenizer.json, whole or not at all, with the same bytes as were loaded. Raises WriteError."""
         write_file(Path(path), self.json)
 
     def normalizing(self, normalization: Normalization) -> "Tokenizer":
-        """A tokenizer that first applies `normalization` to every text; this one if it already does."""
+        """Return a tokenizer that first applies `normalization` to every text; this one if it already does."""
         steps = normalization.steps()
         if self._steps[: len(steps)] == steps:
             return self
@@ -171,7 +173,7 @@ class Tokenizer:
 
     @cached_property
     def tags(self) -> dict[str, int]:
-        """Reserved tokens beyond the four by name, with their ids; none in most tokenizers."""
+        """Reserved tokens other than the four special ones, by name, with their ids; most tokenizers have none."""
         added = [token for token in self._spec["added_tokens"] if token["special"] and token["id"] > END]
         return {token["content"][1:-1]: token["id"] for token in added if re.fullmatch(r"\[.+\]", token["content"])}
 
@@ -186,7 +188,7 @@ class Tokenizer:
 
     @cached_property
     def strip_accents(self) -> bool:
-        """Whether accents are stripped (BERT's normalizer by default strips them exactly when it lower-cases)."""
+        """Whether accents are stripped (by default, BERT's normalizer strips them exactly when it lower-cases)."""
 
         def strips(step: dict[str, Any]) -> bool:
             setting = step.get("strip_accents")
@@ -196,7 +198,7 @@ class Tokenizer:
 
     @cached_property
     def lossless(self) -> bool:
-        """Whether decode(encode(x)) == x for every valid Unicode x; False for any construction not known to be so."""
+        """Whether decode(encode(x)) == x for every valid Unicode x; False if that is not certain."""
         model = self._spec["model"]
         splitter, decoder = self._spec["pre_tokenizer"] or {}, self._spec["decoder"] or {}
         if splitter.get("type") == "Sequence" and [part["type"] for part in splitter["pretokenizers"]] == [
@@ -209,7 +211,7 @@ class Tokenizer:
             and not self._steps
             and splitter.get("type") == decoder.get("type") == "ByteLevel"
             and not splitter["add_prefix_space"]
-            and splitter["use_regex"]  # it keeps brackets apart from letters, so that no text can spell "[END]"
+            and splitter["use_regex"]  # keeps brackets separate from letters, so that no text can spell "[END]"
             and not model.get("continuing_subword_prefix")
             and not model.get("end_of_word_suffix")
             and all((self._backend.token_to_id(byte) or 0) > END for byte in BYTES)
@@ -217,24 +219,26 @@ class Tokenizer:
         )
 
     def normalized(self, text: str) -> str:
-        """The text in the characters that `normalizing` was given."""
+        """Return the text after the normalization that `normalizing` was given."""
         return self._normalization(text)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of one text between START and END; raises DataError for a lone surrogate."""
+        """Return the ids of one text between START and END. Raises DataError for a lone surrogate."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
-        """Ids of each text between START and END; raises DataError for a lone surrogate, and ConfigError for a bare
-        text in the place of several."""
+        """Return the ids of each text between START and END.
+
+        Raises DataError for a lone surrogate, and ConfigError for a single string instead of several.
+        """
         _check_several(texts)
         texts = list(texts)
         check_unicode(texts)
         try:
             encodings = self._encode_batch([*map(self._normalization, texts)], add_special_tokens=False)
-        except Exception as error:  # the library raises bare ones, for vocabularies made elsewhere
+        except Exception as error:  # the library raises bare exceptions, for vocabularies made elsewhere
             raise DataError(f"this tokenizer cannot encode a text, so train another: {error}") from error
-        # A vocabulary trained elsewhere may hold "[END]" as a word that text can spell: it is unknown, never the end.
+        # A vocabulary trained elsewhere may hold "[END]" as a word that text can spell: encode that as [UNK].
         return [
             [START, *(token if token > END or token == UNK else UNK for token in encoding.ids), END]
             for encoding in encodings
@@ -242,34 +246,40 @@ class Tokenizer:
 
     @property
     def splits_into_words(self) -> bool:
-        """Whether there are pieces that no token reaches beyond, which `words` gives."""
+        """Whether text is split into words that no token crosses, as `words` returns them."""
         return self._backend.pre_tokenizer is not None
 
     def words(self, text: str) -> list[str]:
-        """The pieces that no token reaches beyond, in the alphabet of the vocabulary's entries."""
+        """Split a text into words that no token crosses, in the alphabet of the vocabulary's entries."""
         normal = self._normalization(text)
         normal = self._backend.normalizer.normalize_str(normal) if self._backend.normalizer else normal
         return [word for word, _ in self._backend.pre_tokenizer.pre_tokenize_str(normal)]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids: [PAD], [START], [END] and tags are dropped, [UNK] stays visible.
+        """Return the text of ids: [PAD], [START], [END] and tags are dropped, [UNK] stays visible.
 
-        Inverts `encode` only where `lossless`; bytes that are no UTF-8, as a model may emit, become U+FFFD. WordPiece
-        and WordLevel put one space between words and punctuation marks ("Hi , you !") and undo no contraction.
+        Inverts `encode` only if `lossless`. Bytes that are not UTF-8, as a model may emit, become U+FFFD. WordPiece and
+        WordLevel put one space between words and punctuation marks ("Hi , you !") and do not restore contractions.
         """
         words = [i for i in self._checked(ids) if i not in self._unsaid]
-        return str(self._backend.decode(words, skip_special_tokens=False))  # which would drop [UNK] too
+        return str(self._backend.decode(words, skip_special_tokens=False))  # True would drop [UNK], too
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Vocabulary entry of each id, special ones included; bytes appear as the stand-ins of the JSON (Ġ: space)."""
+        """Return the vocabulary entry of each id, special ones included.
+
+        Bytes appear as the JSON's stand-ins (Ġ: space).
+        """
         return [self._backend.id_to_token(i) or "[UNK]" for i in self._checked(ids)]
 
     def ids(self, tokens: Sequence[str]) -> list[int]:
-        """The inverse of `tokens`; a token that the vocabulary lacks gets the id of [UNK]."""
+        """Return the id of each token, as the inverse of `tokens`.
+
+        A token outside the vocabulary gets the id of [UNK].
+        """
         return [UNK if (i := self._backend.token_to_id(token)) is None else int(i) for token in tokens]
 
     def labels(self, ids: Sequence[int]) -> list[str]:
-        """Each id as text to read (`repose.data.token_labels`): "cach", "·orro"; special tokens by their names."""
+        """Return a readable label for each id (`repose.data.token_labels`): "cach", "·orro"; special tokens by name."""
         tokens = self.tokens(ids)
         special = {UNK, *self._unsaid}
         texts = [None if i in special else token for i, token in zip(ids, tokens, strict=True)]
@@ -280,8 +290,10 @@ class Tokenizer:
         return [token if text is None else label for token, text, label in zip(tokens, texts, labels, strict=True)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where in the text each token of `encode(text)` stands: its first character and the one after its last, white
-        space around it left out. START and END stand nowhere: (0, 0) and (n, n) of n characters."""
+        """Locate each token of `encode(text)` in the text: its first character and the one after its last.
+
+        Surrounding white space is excluded. START and END are (0, 0) and (n, n), for n characters.
+        """
         offsets = self._with_all_steps.encode(text, add_special_tokens=False).offsets
         starts = [*(start for start, _ in offsets), len(text)]
         whole = ((start, _with_marks(text, end, starts[bisect_left(starts, end)])) for start, end in offsets)
@@ -289,26 +301,26 @@ class Tokenizer:
 
     @cached_property
     def _with_all_steps(self) -> Any:
-        """The library's object that knows where in the text as it came a token stands."""
+        """The library's object with all normalizers, which knows a token's place in the original text."""
         return _backend(self.json, "tokenizer.json") if self._normalization != Normalization() else self._backend
 
     def most_tokens(self, text: str) -> int:
-        """An upper bound of the tokens of `encode(text)`, without encoding it: no token is less than a byte."""
-        grown = 1 if text.isascii() or self._backend.normalizer is None else 3  # lower case can be longer
+        """Return an upper bound of the tokens of `encode(text)` without encoding: a token covers at least a byte."""
+        grown = 1 if text.isascii() or self._backend.normalizer is None else 3  # lower-casing can lengthen text
         return 2 + grown * self._normalization.most_bytes(text)
 
     def decoded_spans(self, ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Where in `decode(ids)` each token stands, white space around it left out."""
+        """Locate each token in `decode(ids)`, without surrounding white space."""
         text = self.decode(ids)
         ends = accumulate((min(len(text), len(self.decode(ids[: n + 1]))) for n in range(len(ids))), max, initial=0)
         return [_without_space(text, start, end) for start, end in pairwise(ends)]
 
     def round_trip(self, text: str) -> str:
-        """decode(encode(text)): what a perfect model's output would look like."""
+        """Return decode(encode(text)): what a perfect model's output would look like."""
         return self.decode(self.encode(text))
 
     def _checked(self, ids: Sequence[int]) -> list[int]:
-        # The library skips ids that it does not know, which would hide that model and tokenizer do not belong together.
+        # The library skips unknown ids, which would hide a mismatch of model and tokenizer.
         try:
             checked = [operator.index(i) for i in ids]
         except TypeError:
@@ -326,8 +338,10 @@ class Tokenizer:
 
 
 def _with_marks(text: str, end: int, after: int) -> int:
-    """The end of a token with the marks, or letters of a syllable, that were composed with its last letter, which the
-    library leaves out; the next token begins at `after`."""
+    """Extend the end of a token over marks, or letters of a syllable, that were composed with its last letter.
+
+    The library leaves them out. The next token begins at `after`.
+    """
     while 0 < end < after and (text[end] in _JAMO or unicodedata.category(text[end]) in ("Mn", "Mc")):
         end += 1
     return end
@@ -342,10 +356,10 @@ def _without_space(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _backend(text: str, name: str) -> Any:
-    """The library's object for a tokenizer.json, with what our `encode` relies on."""
+    """Load a tokenizer.json as the library's object, set up as our `encode` needs it."""
     try:
         backend = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises bare ones
+    except Exception as error:  # the library raises bare exceptions
         raise DataError(f"{name} is damaged or no tokenizer.json: {error}") from error
     vocabulary = backend.get_vocab()
     if any(vocabulary.get(token) != i for i, token in enumerate(SPECIAL_TOKENS)):
@@ -355,16 +369,16 @@ def _backend(text: str, name: str) -> Any:
             f"{name} cannot be used: it numbers {len(vocabulary):,} tokens up to {max(vocabulary.values()):,}, "
             "so train or copy the tokenizer again"
         )
-    backend.encode_special_tokens = True  # special tokens spelled out in a text are text; not kept in the JSON
+    backend.encode_special_tokens = True  # treat special tokens spelled out in a text as text; not stored in the JSON
     backend.no_truncation()
     backend.no_padding()
     if getattr(backend.model, "dropout", None) is not None:
-        backend.model.dropout = None  # BPE-dropout, which a tokenizer.json may hold: other ids at every call
+        backend.model.dropout = None  # a tokenizer.json may enable BPE-dropout, which gives other ids at every call
     return backend
 
 
 def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """A normalizer's steps in order, nested sequences flattened."""
+    """Return a normalizer's steps in order, with nested sequences flattened."""
     if normalizer is None:
         return []
     if normalizer["type"] != "Sequence":
@@ -373,7 +387,7 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _normalizer(steps: Sequence[Mapping[str, Any]]) -> Any:
-    """The library's object for some steps; None for none."""
+    """Return the library's object for some steps; None if there are none."""
     if not steps:
         return None
     spec = {**json.loads(tokenizers.Tokenizer(models.BPE()).to_str()), "normalizer": {"type": "Sequence"}}
@@ -382,7 +396,7 @@ def _normalizer(steps: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool, single_digits: bool) -> Any:
-    """The pipeline around an empty model."""
+    """Build the pipeline around an empty model."""
     model: Any
     splitter: Any = pre_tokenizers.ByteLevel(add_prefix_space=False)
     decoder: Any = decoders.ByteLevel()
@@ -401,14 +415,14 @@ def _untrained(kind: Kind, *, lowercase: bool, strip_accents: bool, single_digit
     backend: Any = tokenizers.Tokenizer(model)
     digits = [pre_tokenizers.Digits(individual_digits=True)] if single_digits else []
     backend.pre_tokenizer = pre_tokenizers.Sequence([*digits, splitter]) if digits else splitter
-    if decoder is not None:  # without one, the library joins words by spaces
+    if decoder is not None:  # without one, the library joins words with spaces
         backend.decoder = decoder
-    words = kind == "wordpiece"  # clean control characters away, and make each Chinese character a word
-    # BERT's normalizer strips exactly Mn; the library's StripAccents would take spacing vowel signs (Mc) too.
+    words = kind == "wordpiece"  # remove control characters, and make each Chinese character a word
+    # BERT's normalizer strips exactly Mn; the library's StripAccents would strip spacing vowel signs (Mc), too.
     bert = normalizers.BertNormalizer(words, words, strip_accents=strip_accents, lowercase=False)
     steps: list[Any] = [bert] if words or strip_accents else []
     if strip_accents:
-        steps.append(normalizers.NFC())  # otherwise Hangul would stay in letters
+        steps.append(normalizers.NFC())  # otherwise Hangul would stay decomposed
     if lowercase:
         steps.append(normalizers.Lowercase())
     if steps:
@@ -438,7 +452,7 @@ def _check_vocab_size(vocab_size: int, kind: Kind, *, alphabet_size: int) -> Non
 
 
 def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
-    """Train on lines; raises DataError when none holds text."""
+    """Train on lines. Raises DataError if none of them holds text."""
     has_text = False
 
     def feeds() -> Iterator[list[str]]:
@@ -455,20 +469,20 @@ def _feed(backend: Any, lines: Iterable[str], trainer: Any) -> None:
 
 
 def _cut(line: str) -> list[str]:
-    """The line, cut inside runs without a word boundary that are too long: learning takes quadratic time in them."""
+    """Cut a line inside very long runs without a word boundary, where learning takes quadratic time."""
     ends = [run.end() for run in _LONG_RUN.finditer(line)] if len(line) >= _RUN_CHARS else []
     return [line[start:end] for start, end in pairwise([0, *ends, len(line)])]
 
 
 def _check_several(texts: Iterable[str]) -> None:
-    """Raises ConfigError for a bare text, whose characters would be taken for texts, and for what holds none."""
+    """Raise ConfigError for a single string, whose characters would be taken for texts, or a non-iterable."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise ConfigError(f"a tokenizer takes a list of texts, not {texts!r:.60}: write [text] for one")
 
 
 def check_unicode(texts: Iterable[str]) -> None:
-    """Raises DataError for a lone surrogate, and ConfigError for what is no text."""
-    # Some versions of the library would put U+FFFD in the place of a surrogate without a word.
+    """Raise DataError for a lone surrogate, and ConfigError for a value that is not text."""
+    # Some versions of the library would silently replace a surrogate with U+FFFD.
     for text in texts:
         if not isinstance(text, str):
             raise ConfigError(f"a text is expected, not {text!r:.60}")

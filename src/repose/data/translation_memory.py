@@ -1,8 +1,8 @@
-"""Sentence pairs of a translation memory: TMX, the format in which translators' tools exchange them.
+"""Read sentence pairs from a translation memory in TMX, the exchange format of translators' tools.
 
-TMX 1.4b: units (`tu`) of variants (`tuv`), one for each language, with a segment (`seg`) of text in which the codes of
-the translated document may stand (`bpt`, `ept`, `it`, `ph`, `ut`). Read in constant memory, in the encoding that the
-file states, and with the control characters that some tools write though XML has none.
+TMX 1.4b has units (`tu`) with a variant (`tuv`) for each language. A variant has a segment (`seg`) of text, which may
+contain the codes of the translated document (`bpt`, `ept`, `it`, `ph`, `ut`). Files are read in constant memory and in
+the encoding that they state. Control characters are accepted: some tools write them, although XML allows none.
 """
 
 import codecs
@@ -20,33 +20,34 @@ from repose.data.pairs import MAX_CHARACTERS, Counts, Pair, Row
 from repose.system.errors import DataError
 
 _PAIRED, _ALONE = frozenset({"bpt", "ept"}), frozenset({"it", "ph", "ut"})
-"""Codes around text, and those that stand for something in it, such as a line break or a number."""
+"""Codes that enclose text, and codes that stand for something in it, such as a line break or a number."""
 _MOST_LANGUAGES = 100
-"""Of one unit, and in a message."""
+"""Most languages of one unit, and in a message."""
 _MOST_DEPTH, _MOST_MARKUP, _MOST_NAMES = 200, 1 << 20, 10_000
-"""Elements in each other, bytes of one tag or comment, and names, all of which the parser holds."""
+"""Most nested elements, most bytes of one tag or comment, and most names; the parser holds all of these in memory."""
 _CODE_LENGTH = 40
 _LOOKED_AT = 1_000
-"""Units by which the languages are found."""
+"""Units from which the languages are guessed."""
 _BREAK = re.compile(r"[\r\n]+")
 _CONTROL = re.compile(
     rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|&#(?:x0*(?:[0-8bcef]|1[0-9a-f])|0*(?:[0-8]|1[124-9]|2\d|3[01]));", re.I
 )
 _BEGUN = re.compile(rb"&#?\w{0,12}\Z")
-"""A reference that the next block ends."""
+"""A character reference that the next block completes."""
 _HOLE = "\0"
-"""In a segment, until it is whole: where a code stood alone."""
+"""Marks the place of a standalone code in a segment until the segment is complete."""
 _NAME_BOTH = 'say which are source and target ("en" is "en-US", too), with --src-field and --tgt-field'
 
 Unit = dict[str, str]
-"""Text by the code of its language, as it is written."""
+"""Text by language code, as the file writes the codes."""
 
 
 def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
-    """Source and target language: `fields`, and for None of them, what the first thousand units have; as the source,
-    the language that the file names as its own, or else the first.
+    """Choose source and target language: those in `fields`, if given, else those of the first thousand units.
 
-    Raises DataError for a file that is no TMX, and where there are several languages to choose from."""
+    The default source is the language that the file declares as its own, or else the first one. Raises DataError if the
+    file is not TMX, or if there are several languages to choose from.
+    """
     src, tgt = fields
     if src is not None and tgt is not None:
         return src, tgt
@@ -58,7 +59,7 @@ def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
     if not codes:
         raise DataError(f"{path} has no unit in two languages: export the translation memory again")
     bases = list(dict.fromkeys(map(short_code, codes)))
-    names = bases if len(bases) > 1 else list(codes)  # "pt-PT" and "pt-BR" may be the two
+    names = bases if len(bases) > 1 else list(codes)  # the two languages may be "pt-PT" and "pt-BR"
 
     def others(named: str) -> list[str]:
         return [name for name in names if not _is(name, named) and not _is(named, name)]
@@ -73,8 +74,10 @@ def languages_of_memory(path: Path, fields: Sequence[str | None]) -> Pair:
 
 
 def memory_pairs(path: Path, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """Source and target of each unit, or why it has none; "pt" means "pt-BR", too. Raises DataError for a file that is
-    no TMX, and after the last unit if none had one of the languages."""
+    """Yield source and target of each unit, or the reason why it has none; "pt" also means "pt-BR".
+
+    Raises DataError if the file is not TMX, and after the last unit if no unit had one of the languages.
+    """
     counts.languages = languages
     found: set[str] = set()
     seen: dict[str, None] = {}
@@ -92,10 +95,13 @@ def memory_pairs(path: Path, languages: Pair, counts: Counts) -> Iterator[Row]:
 
 
 def _sides(unit: Unit, languages: Pair) -> tuple[str | None, str | None]:
-    """The texts of source and target, each of another code; of several variants the first that is not blank."""
+    """Return the texts of source and target, from two different codes.
+
+    Of several variants, take the first that is not blank.
+    """
     texts: list[str | None] = [None, None]
     taken = None
-    # Whichever may be the only one of its kind first: of "pt" and "pt-BR" the latter.
+    # If one language includes the other, choose the narrower one first: of "pt" and "pt-BR" the latter.
     for side in (1, 0) if _is(languages[1], languages[0]) else (0, 1):
         fit = [code for code in unit if code != taken and _is(code, languages[side])]
         code = next((code for code in fit if unit[code].strip()), fit[0] if fit else None)
@@ -106,8 +112,10 @@ def _sides(unit: Unit, languages: Pair) -> tuple[str | None, str | None]:
 
 @lru_cache(maxsize=1024)
 def _is(code: str, wanted: str) -> bool:
-    """Whether a code is that of a language, or of one of its variants: "pt-BR" is "pt", but not the reverse; "por" is
-    "pt", as is "Portuguese"."""
+    """Return whether a code is that of a language or of one of its variants.
+
+    "pt-BR" is "pt", but not the reverse; "por" and "Portuguese" are "pt".
+    """
     own, other = (
         "-".join((short_code(text), *text.casefold().replace("_", "-").split("-")[1:]))
         for text in map(code_of, (code, wanted))
@@ -116,7 +124,7 @@ def _is(code: str, wanted: str) -> bool:
 
 
 def _units(path: Path, counts: Counts | None = None) -> Iterator[tuple[str, Unit]]:
-    """The units, each with the language that the file names as its own. Without `counts`, no text is kept."""
+    """Yield the units, each with the language that the file declares as its own. Without `counts`, no text is kept."""
     parser = _Parser(path, 0 if counts is None else MAX_CHARACTERS + 1)
     num_removed = 0
     for block in _without_control(blocks(path)):
@@ -133,7 +141,10 @@ def _units(path: Path, counts: Counts | None = None) -> Iterator[tuple[str, Unit
 
 
 def _without_control(pieces: Iterator[bytes]) -> Iterator[bytes | int]:
-    """In UTF-8 where it was UTF-16, and with spaces in the place of characters that XML cannot hold; and how many."""
+    """Yield blocks in UTF-8 if the file was UTF-16, with spaces instead of characters that XML does not allow.
+
+    Before each block comes the number of replaced characters.
+    """
     decoder: codecs.IncrementalDecoder | None = None
     left, is_first = b"", True
     for piece in pieces:
@@ -149,7 +160,7 @@ def _without_control(pieces: Iterator[bytes]) -> Iterator[bytes | int]:
 
 
 def _utf_16(data: bytes) -> str | None:
-    """The codec of a file in it, by its mark or its first letter."""
+    """Return the codec of a UTF-16 file, from its byte-order mark or its first character; None for other files."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     return {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2])
@@ -159,13 +170,13 @@ class _Parser:
     def __init__(self, path: Path, longest: int) -> None:
         self.own_language = ""
         self.units: list[Unit] = []
-        """Those that were read, and not taken yet."""
+        """Units that were read and not taken yet."""
         self._path, self._longest = path, longest
         self._unit: Unit = {}
         self._language = ""
-        self._pieces: list[str] | None = None  # of a segment, where the parser is in one
+        self._pieces: list[str] | None = None  # of a segment; None outside segments
         self._length = 0
-        self._codes = 0  # of a document, one in the other
+        self._codes = 0  # depth of nested codes of the translated document
         self._depth = self._fed = 0
         self._expat: expat.XMLParserType | None = None
 
@@ -197,7 +208,7 @@ class _Parser:
             ) from error
 
     def _made(self, begins: bytes) -> expat.XMLParserType:
-        # What was UTF-16 is UTF-8 by now, whatever it says.
+        # UTF-16 has been converted to UTF-8 by now, whatever the file says.
         says = re.match(rb"""(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*["']utf-?16""", begins, re.IGNORECASE)
         parser = expat.ParserCreate("utf-8" if says else None)
         parser.buffer_text = True
@@ -205,7 +216,7 @@ class _Parser:
         parser.CharacterDataHandler = self._text
         parser.EntityDeclHandler = self._refuse
         parser.SkippedEntityHandler = self._reference
-        parser.UseForeignDTD(True)  # without which a reference such as &nbsp; would be an error
+        parser.UseForeignDTD(True)  # without it, a reference such as &nbsp; would be an error
         return parser
 
     def _start(self, written: str, attributes: dict[str, str]) -> None:
@@ -239,7 +250,7 @@ class _Parser:
             self._length += len(text)
 
     def _reference(self, name: str, _: bool) -> None:
-        """To an entity that a document type elsewhere might declare: those of HTML are known."""
+        """Resolve a reference to an entity that an external document type might declare: HTML's entities are known."""
         self._text(html5.get(f"{name};", f"&{name};"))
 
     def _end(self, written: str) -> None:
@@ -247,7 +258,7 @@ class _Parser:
         self._depth -= 1
         if name == "seg" and self._pieces is not None:
             if len(self._unit) < _MOST_LANGUAGES:
-                text = "".join(self._pieces)  # as it is where it is too long for a sentence
+                text = "".join(self._pieces)  # kept as it is if it is too long for a sentence
                 self._unit.setdefault(self._language, _whole(text) if self._length <= MAX_CHARACTERS else text)
             self._pieces = None
         elif name == "tu":
@@ -262,12 +273,12 @@ class _Parser:
 
 
 def _local(name: str) -> str:
-    """A name without prefix, in lower case: early tools wrote capitals."""
+    """Return an element's name without prefix and in lower case: early tools wrote capitals."""
     return name.rpartition(":")[2].lower()
 
 
 def _whole(text: str) -> str:
-    """A segment: its line breaks are how the file is laid out, and where a code stood alone, no words run together."""
+    """Clean up a segment: its line breaks are only layout, and words stay separate where a standalone code stood."""
     text = _closed(text.split(_HOLE)) if _HOLE in text else text
     lines = _BREAK.split(text)
     if len(lines) == 1:
@@ -278,7 +289,10 @@ def _whole(text: str) -> str:
 
 
 def _closed(parts: Sequence[str]) -> str:
-    """Text without what stood between its parts: one space where there was one, or where two words would be one."""
+    """Join parts of a text between which codes were removed.
+
+    A gap becomes one space if it had one, or if two words would run together.
+    """
     pieces, has_space = [parts[0].rstrip()], parts[0][-1:].isspace()
     for part in parts[1:]:
         text = part.strip()

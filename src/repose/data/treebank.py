@@ -1,7 +1,7 @@
-"""Dependency trees from CoNLL-U files, and as numbers: subwords, words and arcs.
+"""Dependency trees from CoNLL-U files, and their conversion to numbers: subwords, words and arcs.
 
-The words are the treebank's own (gold tokens): rows whose id is a range (n-m: a multiword token's surface form) or a
-decimal (n.m: an empty node) are left out, as in the basic trees' evaluation. Each word is tokenised by itself and
+The words are the treebank's own (gold tokens). Rows whose id is a range (n-m: a multiword token's surface form) or a
+decimal (n.m: an empty node) are left out, as in the evaluation of basic trees. Each word is tokenised separately and
 represented by its first subword. A label is the full relation, subtype included (nmod:poss).
 """
 
@@ -22,14 +22,14 @@ from repose.system.terminal import counted
 from repose.system.token_ids import END, START, UNK
 
 UNKNOWN_LABEL = "_"
-"""Label 0: one that the training trees do not have. It is never right."""
+"""Label 0: a label that the training trees do not have. It never counts as correct."""
 MAX_LINE_BYTES, MAX_ROWS = 1 << 20, 10_000
-"""Most bytes of a line, and most lines of a sentence: what has more is not CoNLL-U, and would be held in memory."""
+"""Most bytes of a line, and most lines of a sentence. Larger ones are not CoNLL-U, and would be held in memory."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A sentence's words; `heads` count them from 1, 0 is ROOT."""
+    """A sentence's words; `heads` count them from 1, and 0 is ROOT."""
 
     forms: tuple[str, ...]
     heads: tuple[int, ...]
@@ -65,7 +65,7 @@ class Trees:
 
 
 def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
-    """The tree of one sentence; none where it has no words."""
+    """Yield the tree of one sentence, or nothing if it has no words."""
     try:
         import conllu
     except ImportError as error:
@@ -93,7 +93,7 @@ def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
 
 
 def is_tree(heads: Sequence[int]) -> bool:
-    """Whether these heads, of words counted from 1, are a tree in which ROOT (0) has exactly one child."""
+    """Return whether the heads of words, counted from 1, form a tree in which ROOT (0) has exactly one child."""
     if sum(head == 0 for head in heads) != 1:
         return False
     for word in range(1, len(heads) + 1):
@@ -107,16 +107,16 @@ def is_tree(heads: Sequence[int]) -> bool:
 
 
 def label_inventory(trees: Iterable[Tree]) -> list[str]:
-    """`UNKNOWN_LABEL`, then every label of these trees in order."""
+    """Return `UNKNOWN_LABEL`, then every label of these trees in sorted order."""
     return [UNKNOWN_LABEL, *sorted({label for tree in trees for label in tree.labels} - {UNKNOWN_LABEL})]
 
 
 class Treebank(Prepared):
-    """Prepared trees; one sentence is an example."""
+    """Prepared trees; each sentence is an example."""
 
     @cached_property
     def tgt_lengths(self) -> NDArray[np.int32]:
-        """(N,): words of each sentence, which are what losses and batches count."""
+        """(N,): words of each sentence, the unit of losses and batch sizes."""
         return self.columns.lengths("heads")
 
     @cached_property
@@ -126,13 +126,13 @@ class Treebank(Prepared):
 
     @property
     def labels(self) -> list[str]:
-        """Names of the labels by number."""
+        """Names of the labels, by number."""
         return list(self.columns.info["labels"])
 
     def batch(self, indices: NDArray[np.integer[Any]]) -> tuple[NDArray[np.int64], ...]:
-        """src (B, S) with 0 as padding; first, heads and labels (B, W) with column 0 for ROOT and -1 as padding.
+        """Return src (B, S), padded with 0, and first, heads and labels (B, W), padded with -1; column 0 is ROOT.
 
-        `first` is the column of src of a word's first subword, `heads` the column of its head; ROOT's are 0.
+        `first` is the column in src of a word's first subword, `heads` the column of its head; ROOT's are 0.
         """
         root = np.zeros((len(indices), 1), dtype=np.int64)
         words = (self.columns.padded(name, indices, -1) for name in ("first", "heads", "labels"))
@@ -142,7 +142,7 @@ class Treebank(Prepared):
 def write_treebank(
     trees: Iterable[Tree], tokenizer: TextEncoder, labels: Sequence[str], folder: Path, *, max_tokens: int | None
 ) -> str:
-    """Trees as numbers; a sentence that says what came of them. Longer sentences than `max_tokens` are left out."""
+    """Write trees as numbers, leaving out sentences of more than `max_tokens`; return a sentence with the counts."""
     info: dict[str, Any] = dict.fromkeys(("num_sentences", "num_words", "num_long", "num_new_labels"), 0)
     info["labels"] = list(labels)
     number_of = {label: number for number, label in enumerate(labels)}
@@ -152,7 +152,7 @@ def write_treebank(
             src, first = [START], []
             for ids in tokenizer.encode_batch(tree.forms):
                 first.append(len(src))
-                # A form of which a tokenizer leaves nothing, such as a lone accent, is a word all the same.
+                # A form of which the tokenizer leaves nothing, such as a lone accent, still counts as a word.
                 src += ids[1:-1] or [UNK]
             src.append(END)
             if max_tokens is not None and len(src) > max_tokens:

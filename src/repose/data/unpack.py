@@ -1,8 +1,8 @@
-"""Safe unpacking: single texts (plain, gzip, xz) and chosen members of a tar archive.
+"""Safe unpacking: single texts (plain, gzip, xz) and selected members of a tar archive.
 
-An archive comes from a stranger. Nothing of it is written under a name of its own choosing: the members wanted are
-copied to paths that the caller names, and every other one is only looked at. An archive in which any member is a link,
-a device, or would land outside its folder is refused as a whole, and so is one that unpacks to too much.
+An archive comes from an untrusted source, so nothing is written under a name that it chooses. The wanted members are
+copied to paths that the caller names; every other member is only inspected. An archive is refused as a whole if any
+member is a link, a device, or would land outside its folder, or if it unpacks to too much.
 """
 
 import gzip
@@ -16,43 +16,47 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO
 
 MAX_UNPACKED_BYTES = 1 << 30
-"""What an archive, or a text of unknown size, may unpack to: several times what the largest known archive does."""
+"""Most bytes that an archive, or a text of unknown size, may unpack to: several times the size of the largest known
+archive."""
 
 MAX_MEMBERS = 10_000
-"""How many entries an archive may have."""
+"""Most entries of an archive."""
 
 _CHUNK = 1 << 20
 _MAX_ATTRIBUTES = 1 << 20
 _ATTRIBUTES = (b"L", b"K", b"x", b"g", b"X")
-"""Types of the headers in front of a member: its long name or link name (GNU), its attributes (pax, Solaris)."""
+"""Types of the headers before a member: its long name or link name (GNU), its attributes (pax, Solaris)."""
 _Reader = IO[bytes] | gzip.GzipFile | lzma.LZMAFile
 
 
 class BadCopyError(Exception):
-    """A file is damaged, unsafe or not what it should be.
+    """A file that is damaged, unsafe or not the expected one.
 
-    The message is a phrase that says what is wrong. Who asked for the file knows what can be done about it and makes
-    the sentence: try the next mirror, or tell the user.
+    The message is a phrase that says what is wrong. The caller knows what to do about it: try the next mirror, or
+    complete the sentence for the user.
     """
 
 
 def unpack_text(source: Path, target: Path, max_bytes: int) -> None:
-    """Copy `source`, uncompressed whatever its name ends in, to `target`.
+    """Copy `source` to `target`, uncompressed, whatever the name of `source` ends in.
 
-    Raises BadCopyError where it is damaged or holds more than `max_bytes` bytes.
+    Raises BadCopyError if it is damaged or holds more than `max_bytes` bytes.
     """
     with _damage_as_bad_copy(source), _open(source) as reader:
         _copy(reader, target, max_bytes, source.name)
 
 
 def list_members(archive: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> list[str]:
-    """Names of the regular files in a tar archive, in its order; BadCopyError where the archive is not safe."""
+    """Return the names of the regular files in a tar archive, in its order.
+
+    Raises BadCopyError if the archive is unsafe.
+    """
     with _damage_as_bad_copy(archive):
         return [name for name, _, _ in _files(archive, max_bytes)]
 
 
 def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
-    """Copy the members that `targets` names to the paths it gives; BadCopyError where one is missing or not safe."""
+    """Copy members to paths, as `targets` maps them. Raises BadCopyError if one is missing or unsafe."""
     missing = set(targets)
     with _damage_as_bad_copy(archive):
         for name, tar, member in _files(archive, MAX_UNPACKED_BYTES):
@@ -66,11 +70,11 @@ def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
 
 
 def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
-    """The regular members in one pass over the archive, each checked and named without a leading `./`."""
+    """Yield the regular members in one pass over the archive, checked, and named without a leading `./`."""
     total = 0
     with (
         _open(archive) as stream,
-        # Headers and padding count here, hence the margin; the sum of the members is checked exactly.
+        # Headers and padding count here, so leave a margin; the sum of the members is checked exactly.
         tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|", tarinfo=_Member) as tar,
     ):
         for count, member in enumerate(tar, start=1):
@@ -83,17 +87,17 @@ def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile
 
 
 class _Member(tarfile.TarInfo):
-    """One whose name, or other attributes, are not read where they are megabytes: `tarfile` holds them in memory."""
+    """A member whose name or other attributes are not read if they are megabytes: `tarfile` holds them in memory."""
 
     def _proc_member(self, tarfile_: tarfile.TarFile) -> tarfile.TarInfo:
-        """The entry point that the library's source names for subclasses."""
+        """Override the entry point that the library's source names for subclasses."""
         if self.type in _ATTRIBUTES and self.size > _MAX_ATTRIBUTES:
             raise BadCopyError("it holds a name, or other attributes, of megabytes")
         return super()._proc_member(tarfile_)  # type: ignore[misc]
 
 
 def _refuse_hostile(member: tarfile.TarInfo) -> None:
-    """BadCopyError for a member that plain unpacking could write elsewhere, or that is neither file nor folder."""
+    """Raise BadCopyError for a member that is neither file nor folder, or that unpacking could write elsewhere."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts or PureWindowsPath(path).drive or {"\\", "\0"} & set(member.name):
         kind = "a path that leaves its folder"
@@ -102,7 +106,7 @@ def _refuse_hostile(member: tarfile.TarInfo) -> None:
     elif not (member.isreg() or member.isdir()):
         kind = "a device"
     elif member.issparse():
-        # Its size in the header is another one than the member's, so that the sum of sizes would not bound it.
+        # The size in its header is not the member's, so the sum of sizes would not bound it.
         kind = "a sparse file"
     else:
         return
@@ -110,7 +114,7 @@ def _refuse_hostile(member: tarfile.TarInfo) -> None:
 
 
 def _open(path: Path) -> _Reader:
-    """Open for reading, uncompressed; the first bytes tell the compression, since names lie."""
+    """Open a file for reading, uncompressed. The first bytes decide the compression, since names may be wrong."""
     with path.open("rb") as file:
         magic = file.read(6)
     if magic.startswith(b"\x1f\x8b"):
@@ -130,7 +134,7 @@ def _copy(reader: _Reader, target: Path, max_bytes: int, name: str) -> None:
 
 @contextmanager
 def _damage_as_bad_copy(path: Path) -> Iterator[None]:
-    """Decoders' errors as BadCopyError; errors of the disk pass."""
+    """Turn decoders' errors into BadCopyError; let errors of the disk pass."""
     try:
         yield
     except RecursionError as error:
@@ -140,10 +144,10 @@ def _damage_as_bad_copy(path: Path) -> Iterator[None]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends for good: at `limit` bytes, against archives that unpack without end, and at its own end.
+    """A stream that always ends: at `limit` bytes, against archives that unpack without end, and at its own end.
 
-    The latter because `tarfile` skips a member by reading on, for as many blocks as a forged header claims, without
-    looking whether anything still comes.
+    Its own end matters because `tarfile` skips a member by reading on for as many blocks as a forged header claims,
+    without checking whether any data still comes.
     """
 
     def __init__(self, stream: _Reader, limit: int) -> None:
