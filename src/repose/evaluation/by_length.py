@@ -1,7 +1,7 @@
-"""BLEU by the length of the source (as in Bahdanau et al. 2015, Fig. 2, but for parts of the test set).
+"""BLEU by source length (as in Bahdanau et al. 2015, Fig. 2, but for disjoint parts of the test set).
 
 Vaswani et al. (2017, section 3.5) chose sinusoids because these "may allow the model to extrapolate to sequence lengths
-longer than the ones encountered during training"; a part with only such sentences shows whether a model does.
+longer than the ones encountered during training". A part that holds only such sentences shows whether a model does.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from repose.evaluation.sentence_statistics import Counts, SentenceStatistics
 from repose.system.errors import DataError
 
 EDGES = (10, 20, 30, 40, 50)
-"""Longest sentence of each part, in words or tokens; the last part is of all longer ones."""
+"""Longest sentence of each part, in words or tokens; one more part holds all longer sentences."""
 SMALL = 50
-"""Fewer sentences than this say little: BLEU is then mostly a matter of which they are."""
+"""Fewer sentences than this say little: BLEU then mostly depends on which sentences they are."""
 _NEAR = 5
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """The sentences of a test set whose sources are of certain lengths."""
+    """The sentences of a test set whose source lengths are in one range."""
 
     shortest: int
     longest: int | None
-    """Both are inside; None: no limit."""
+    """Both ends are included; None: no limit."""
     sentences: NDArray[np.intp]
-    """Their places in the test set, from 0."""
+    """Indices of the sentences in the test set, from 0."""
 
     def __len__(self) -> int:
         """Number of sentences."""
@@ -36,19 +36,20 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """The lengths as a label, such as "11–20" or "51+"."""
+        """The range of lengths as a label, such as "11–20" or "51+"."""
         return f"{self.shortest}+" if self.longest is None else f"{self.shortest}–{self.longest}"
 
     @property
     def small(self) -> bool:
-        """Whether it has fewer than 50 sentences."""
+        """Whether the part has fewer than 50 sentences."""
         return len(self) < SMALL
 
 
 def by_length(lengths: Counts, edges: Sequence[int] = EDGES) -> tuple[Bucket, ...]:
-    """The parts of a test set by the (N,) lengths of its sources: up to the first of the `edges`, and so on.
+    """Divide a test set into parts by the lengths of its sources, (N,).
 
-    Each sentence is in exactly one part; parts without any are left out. Sources without words are in the first.
+    Each of the `edges` is the longest length of a part; one more part holds all longer sources. Each sentence is in
+    exactly one part; empty parts are left out. Sources without words are in the first part.
     """
     place = np.searchsorted(np.asarray(edges), lengths)  # edge[i - 1] < length <= edge[i]
     lows, highs = [1, *(edge + 1 for edge in edges)], [*edges, None]
@@ -57,19 +58,19 @@ def by_length(lengths: Counts, edges: Sequence[int] = EDGES) -> tuple[Bucket, ..
 
 
 def edges_with(limits: Sequence[int]) -> tuple[int, ...]:
-    """`EDGES` with each of the `limits`, such as the longest source of a training, in place of those near it.
+    """Return `EDGES` with the `limits` added, such as the longest training source, and edges near a limit removed.
 
-    So a part lies wholly on one side of a limit.
+    Each part then lies wholly on one side of every limit.
     """
     others = (edge for edge in EDGES if all(abs(edge - limit) >= _NEAR for limit in limits))
     return tuple(sorted({*others, *limits}))
 
 
 def scores_by_length(statistics: SentenceStatistics, buckets: Sequence[Bucket]) -> tuple[float, ...]:
-    """BLEU of each part, in percent.
+    """Return the BLEU of each part, in percent.
 
-    That of few or short sentences leans on its smoothing; compare systems within a part, not parts with each other: the
-    sentences are other ones. Raises DataError where a bucket is of another test set.
+    BLEU of few or short sentences depends heavily on its smoothing. Compare systems within a part, but not parts with
+    each other, because they hold different sentences. Raises DataError if a part belongs to another test set.
     """
     if any(bucket.sentences.max() >= len(statistics) for bucket in buckets):
         raise DataError(

@@ -1,7 +1,7 @@
 """Corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015) by sacreBLEU (Post 2018), each with its signature.
 
 Values are percentages, 0 to 100. References are the raw text of the corpus unless the name of a score says otherwise;
-then its signature says so too, in a last field that sacreBLEU itself does not write.
+then its signature says so, too, in a last field that sacreBLEU itself does not write.
 """
 
 import unicodedata
@@ -16,38 +16,42 @@ from repose.data.scripts import script_of
 from repose.system.errors import ConfigError, DataError
 
 _UNSPACED = {"Han", "Thai", "Lao", "Khmer", "Myanmar", "Tibetan"}
-"""Scripts whose words have no spaces between them."""
+"""Scripts that do not put spaces between words."""
 _KANA = ("HIRAGANA", "KATAKANA")
 _LONGEST_WORDS = 4.0
-"""Letters between spaces, on average, up to which such text has its words apart: about two where it has."""
-_INSTALL = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}  # all others that need something: spm
+"""Most letters between spaces, on average, for text in these scripts to count as split into words. Split text has about
+two letters between spaces."""
+_INSTALL = {"ja-mecab": "'sacrebleu[ja]'", "ko-mecab": "'sacrebleu[ko]'"}  # all others that need a package: spm
 
 
 @dataclass(frozen=True)
 class Score:
-    """One figure with what is needed to compare it."""
+    """A score with the information needed to compare it."""
 
     name: str
-    """`bleu` or `chrf`, and what differs from scoring raw text (`bleu_tok_none`, `chrf_round_trip`)."""
+    """`bleu` or `chrf`, plus any difference from scoring raw text (`bleu_tok_none`, `chrf_round_trip`)."""
     value: float
     """The score in percent."""
     signature: str
-    """sacreBLEU's, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
+    """sacreBLEU's signature, such as `nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0`."""
     brevity_penalty: float | None = None
-    """The factor in a corpus BLEU, at most 1, for translations that are shorter than their references."""
+    """The factor in corpus BLEU, at most 1, that penalises translations shorter than their references."""
 
 
 GREEDY = "greedy"
 
 
 def decoding_name(beam_size: int) -> str:
-    """What a decoding is called in files and tables: "greedy", "beam4"."""
+    """Return the name of a decoding method in files and tables: "greedy", "beam4"."""
     return GREEDY if beam_size == 1 else f"beam{beam_size}"
 
 
 def tokenizer_for(references: Sequence[str]) -> str:
-    """sacreBLEU's tokenizer for references that are written without spaces between words, which `13a` takes for one
-    word a sentence: `zh` for Chinese, `char` for Japanese, Thai and others; `13a` for all that have spaces."""
+    """Choose sacreBLEU's tokenizer for references: `13a` for text with spaces between words.
+
+    In text without spaces, `13a` would take a whole sentence for one word. The choice is then `zh` for Chinese and
+    `char` for Japanese, Thai and others.
+    """
     letters = Counter[str]()
     for line in references:
         letters.update(line)
@@ -63,7 +67,10 @@ def tokenizer_for(references: Sequence[str]) -> str:
 
 
 def _has_words_apart(lines: Sequence[str], letters: set[str]) -> bool:
-    """Whether spaces stand between the words of such scripts. A line of a word's length says nothing of it."""
+    """Return whether text in scripts without spaces has spaces between its words.
+
+    Lines as short as one word do not count.
+    """
     counts = [(sum(letter in letters for letter in line), len(line.split())) for line in lines]
     counts = [(num_letters, num_words) for num_letters, num_words in counts if num_letters > _LONGEST_WORDS]
     return sum(num for num, _ in counts) <= _LONGEST_WORDS * sum(num for _, num in counts) if counts else False
@@ -72,11 +79,11 @@ def _has_words_apart(lines: Sequence[str], letters: set[str]) -> bool:
 def bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False, tokenize: str | None = None
 ) -> Score:
-    """Corpus BLEU with sacreBLEU's exponential smoothing, one reference for each hypothesis.
+    """Return corpus BLEU with sacreBLEU's exponential smoothing, one reference for each hypothesis.
 
     `tokenize` is one of sacreBLEU's tokenizers: `13a`, `intl`, `none` for text that is tokenised already, `char`, `zh`
-    for Chinese, and, with what sacreBLEU needs for them installed, `ja-mecab`, `ko-mecab` and `flores200`; None is
-    what `tokenizer_for` says. Raises ConfigError for a tokenizer that is unknown or not installed, DataError if the
+    for Chinese, and, if the packages they need are installed, `ja-mecab`, `ko-mecab` and `flores200`. None stands for
+    the choice of `tokenizer_for`. Raises ConfigError for a tokenizer that is unknown or not installed, DataError if the
     counts differ or are zero.
     """
     _check(hypotheses, references)
@@ -86,7 +93,7 @@ def bleu(
 
 
 def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:
-    """sacreBLEU's metric. Raises ConfigError for a tokenizer that is unknown or not installed."""
+    """Return sacreBLEU's BLEU metric. Raises ConfigError for a tokenizer that is unknown or not installed."""
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
@@ -100,10 +107,10 @@ def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:
 
 
 def bleu_sentence_mean(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """The mean of sentence BLEUs of space-separated words, unsmoothed: 0 for a sentence without a common 4-gram.
+    """Return the mean of sentence BLEUs of space-separated words, unsmoothed: 0 for a sentence without a common 4-gram.
 
-    Another unit than `bleu`, several points below it on the same translations; it is here for figures that were made
-    so (docs/decisions/014). Raises DataError if the counts differ or are zero.
+    It is a different measure than `bleu`, several points lower on the same translations. It exists to compare with
+    figures that were computed this way (docs/decisions/014). Raises DataError if the counts differ or are zero.
     """
     _check(hypotheses, references)
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
@@ -112,7 +119,7 @@ def bleu_sentence_mean(hypotheses: Sequence[str], references: Sequence[str]) -> 
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
-    """Corpus chrF2 (character n-grams up to 6, no word n-grams, beta 2, spaces left out), one reference each.
+    """Return corpus chrF2 (character n-grams up to 6, no word n-grams, beta 2, spaces left out), one reference each.
 
     Raises DataError if the counts differ or are zero.
     """
@@ -133,17 +140,19 @@ def corpus_scores(
     tokenize: str | None = None,
     detokenise: Callable[[str], str] | None = None,
 ) -> dict[str, Score]:
-    """All scores of one decoded corpus by name: `bleu` and `chrf` against raw references, and also
+    """Return all scores of one decoded corpus by name: always `bleu` and `chrf` against raw references.
+
+    Some corpora and tokenizers have further scores:
 
     - `bleu_tok_none` if the corpus's text is tokenised already (`pretokenized`);
     - `bleu_round_trip`, `chrf_round_trip` against references after `round_trip` (encode, then decode), which is given
-      for a tokenizer that does not invert, as its output cannot equal the raw text;
-    - `bleu_no_accents` with combining marks taken from both sides, if the tokenizer strips accents;
+      for a tokenizer that is not lossless, since its output cannot equal the raw text;
+    - `bleu_no_accents` with combining marks removed from both sides, if the tokenizer strips accents;
     - `bleu_detokenised`, `chrf_detokenised` with both sides after `detokenise`, which is given for references that look
-      tokenised or hold entities.
+      tokenised or contain entities.
 
-    `lowercase`: the tokenizer lower-cases, so all scores ignore case (`case:lc`). `tokenize`: as for `bleu`.
-    Raises as `bleu` does.
+    `lowercase`: the tokenizer lower-cases, so all scores ignore case (`case:lc`). `tokenize`: as for `bleu`. Raises as
+    `bleu` does.
     """
     tokenize = tokenize or tokenizer_for(references)
     scores = [
@@ -172,9 +181,9 @@ def corpus_scores(
 
 
 def without_accents(text: str) -> str:
-    """`text` without combining marks (Unicode Mn after NFD), as tokenizers strip them, composed again (NFC).
+    """Return `text` without combining marks (Unicode Mn after NFD), as tokenizers strip them, composed again (NFC).
 
-    Composed, because NFD also takes Hangul syllables apart, which no tokenizer's accent stripping means.
+    It is composed because NFD also decomposes Hangul syllables, which stripping accents does not mean to do.
     """
     decomposed = unicodedata.normalize("NFD", text)
     bare = "".join(character for character in decomposed if unicodedata.category(character) != "Mn")

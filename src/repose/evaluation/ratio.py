@@ -1,5 +1,7 @@
-"""A figure that is a ratio of two sums over the units of a test set: words attached rightly over words, sentence by
-sentence; bits over tokens, document by document. As with BLEU, a resample of the units is scored from the sums alone.
+"""Figures that are a ratio of two sums over the units of a test set.
+
+Examples are correctly attached words over words, sentence by sentence, and bits over tokens, document by document. As
+with BLEU, a resample of the units is scored from the sums alone.
 """
 
 from dataclasses import dataclass
@@ -17,18 +19,18 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class RatioStatistics:
-    """What a figure is made of, unit by unit: `scale` times the sum of `amounts` over the sum of `sizes`."""
+    """The numbers behind a figure, unit by unit: it is `scale` times the sum of `amounts` over the sum of `sizes`."""
 
     figure: str
-    """Its name among a task's figures, such as "las"."""
+    """Name of the figure among a task's figures, such as "las"."""
     units: str
-    """What is resampled: "sentences", "documents"."""
+    """What a unit is: "sentences", "documents"."""
     amounts: NDArray[np.float64]
-    """(N,): such as the words of a sentence that are attached rightly."""
+    """(N,): for instance, the correctly attached words of each sentence."""
     sizes: NDArray[np.float64]
-    """(N,): such as its words."""
+    """(N,): for instance, the words of each sentence."""
     scale: float = 1.0
-    """100 for percent."""
+    """100 for a figure in percent."""
 
     def __len__(self) -> int:
         """Number of units."""
@@ -36,34 +38,34 @@ class RatioStatistics:
 
     @property
     def columns(self) -> NDArray[np.float64]:
-        """(N, 2), to be summed over units."""
+        """(N, 2): `amounts` and `sizes`, to be summed over units."""
         return np.stack([self.amounts, self.sizes], axis=1)
 
     def scores_of(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(R,) values of the figure by (R, 2) sums of `columns`."""
+        """Return the figure, (R,), for sums of `columns`, (R, 2)."""
         return self.scale * sums[:, 0] / sums[:, 1]
 
     @property
     def value(self) -> float:
-        """The figure of the whole test set."""
+        """The figure for the whole test set."""
         return float(self.scores_of(self.columns.sum(axis=0, keepdims=True))[0])
 
 
 def write_ratio(path: Path, statistics: RatioStatistics) -> None:
-    """Writes the numbers, compressed; the same ones give the same bytes. No text. Raises WriteError."""
+    """Write the numbers, compressed and without text; equal numbers give equal bytes. Raises WriteError."""
     names = {"figure": statistics.figure, "units": statistics.units}
     numbers = {"format": FORMAT, "scale": statistics.scale, "amounts": statistics.amounts, "sizes": statistics.sizes}
-    # Any, since savez has other keywords, too. Old numpy would store `allow_pickle` as one more array.
+    # Any, because savez has other keywords, too. Old numpy would store `allow_pickle` as one more array.
     arrays: dict[str, Any] = {name: np.array(value) for name, value in (names | numbers).items()}
     with replacing_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
 def read_ratio(path: Path) -> RatioStatistics:
-    """Reads what `write_ratio` wrote; raises DataError where the file is missing or damaged."""
+    """Read what `write_ratio` wrote. Raises DataError if the file is missing or damaged."""
     again = "evaluate the run again, which makes it anew"
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) would leave it open
             arrays = {name: archive[name] for name in archive.files}
         if (version := int(arrays["format"])) != FORMAT:
             raise DataError(f"{path.name} has format {version}, this version reads {FORMAT}: {again}")
@@ -75,7 +77,7 @@ def read_ratio(path: Path) -> RatioStatistics:
         raise
     except FileNotFoundError as error:
         raise DataError(f"there is no {path.name}: {again}") from error
-    except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
+    except Exception as error:  # a damaged archive raises various exceptions, including zlib's and numpy's own
         raise DataError(f"{path.name} is damaged: {again}") from error
     if amounts.ndim != 1 or amounts.shape != sizes.shape or not sizes.sum() > 0:
         raise DataError(f"{path.name} is damaged: {again}")

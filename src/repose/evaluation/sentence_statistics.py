@@ -1,8 +1,8 @@
-"""What BLEU and chrF of a corpus are made of, sentence by sentence: counts that are summed, then scored.
+"""The counts behind BLEU and chrF of a corpus, sentence by sentence: they are summed, and the sums are scored.
 
-Both scores are functions of sums over sentences, so a part of a test set, or a resample of it, is scored from these
-counts without another look at the text. Counting and scoring are sacreBLEU's own (Post 2018); the score of all
-sentences is that of `repose.evaluation.metrics` to the last bit.
+Both scores are functions of sums over sentences. So a part of a test set, or a resample of it, is scored from these
+counts without reading the text again. Counting and scoring are sacreBLEU's own (Post 2018); the score of all sentences
+equals that of `repose.evaluation.metrics` to the last bit.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ Counts: TypeAlias = NDArray[np.int64]
 WIDTH: dict[Metric, int] = {"bleu": 10, "chrf": 18}
 FORMAT = 1
 _CHRF = CHRF()
-_FEW = 99  # rows that sacreBLEU scores all the same, so that a test set has the digits of its scores.*.json
+_FEW = 99  # up to this many rows are scored by sacreBLEU, so that a test set has the digits of its scores.*.json
 
 
 @dataclass(frozen=True)
@@ -32,39 +32,39 @@ class SentenceStatistics:
     """The counts of one system's N translations of a test set."""
 
     bleu: Counts
-    """(N, 10): tokens of the translation and of the reference, n-grams in common for n = 1..4, n-grams for n = 1..4."""
+    """(N, 10): tokens of the translation and of the reference, common n-grams (n = 1..4), the translation's n-grams."""
     chrf: Counts
-    """(N, 18): for n = 1..6 character n-grams of the translation, of the reference, and in common."""
+    """(N, 18): for n = 1..6, character n-grams of the translation, of the reference, and in common."""
 
     def __len__(self) -> int:
         """Number of sentences."""
         return len(self.bleu)
 
     def of(self, metric: Metric) -> Counts:
-        """The counts of one metric."""
+        """Return the counts of one metric."""
         return self.bleu if metric == "bleu" else self.chrf
 
     def score(self, metric: Metric = "bleu", sentences: NDArray[Any] | None = None) -> float:
-        """The score in percent, of the whole test set or of the `sentences` that an index or a mask of them picks."""
+        """Return the score in percent of the whole test set, or of the `sentences` selected by indices or a mask."""
         counts = self.of(metric) if sentences is None else self.of(metric)[sentences]
         return float(scores_of(metric, counts.sum(axis=0, keepdims=True))[0])
 
     def sentence_chrf(self) -> NDArray[np.float64]:
-        """(N,): each sentence's own chrF in percent."""
+        """Return each sentence's own chrF in percent, (N,)."""
         return scores_of("chrf", self.of("chrf"))
 
 
 class References:
     """The references of a test set, cut into n-grams once for all systems.
 
-    `lowercase` and `tokenize` as for `repose.evaluation.metrics.bleu`, and ConfigError for the latter. Raises DataError
-    where there is no reference.
+    `lowercase` and `tokenize` are as for `repose.evaluation.metrics.bleu`; raises ConfigError for an unusable
+    tokenizer, and DataError if there is no reference.
     """
 
     def __init__(self, references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a") -> None:
         if not references:
             raise DataError("there is nothing to score: 0 references; give at least one line")
-        bleu_metric(tokenize)  # refuses, in a sentence, a tokenizer that is not there
+        bleu_metric(tokenize)  # raises ConfigError for a tokenizer that is not available
         cached = [list(references)]
         self._len = len(references)
         self._metrics = (
@@ -73,22 +73,22 @@ class References:
         )
 
     def statistics(self, hypotheses: Sequence[str]) -> SentenceStatistics:
-        """Counts of one translation for each reference; raises DataError where the numbers of lines differ."""
+        """Return the counts of one translation for each reference. Raises DataError if the numbers of lines differ."""
         if len(hypotheses) != self._len:
             raise DataError(
                 f"there are {len(hypotheses)} hypotheses but {self._len} references: score one for each line"
             )
-        # What sacreBLEU's own tests of significance call; it has no public name.
+        # sacreBLEU's own significance tests call this method; it has no public name.
         return SentenceStatistics(
             *(np.asarray(metric._extract_corpus_statistics(hypotheses, None), np.int64) for metric in self._metrics)
         )
 
 
 def scores_of(metric: Metric, sums: Counts) -> NDArray[np.float64]:
-    """(R,) scores in percent of (R, 10) or (R, 18) sums of counts.
+    """Return scores in percent, (R,), for sums of counts, (R, 10) or (R, 18).
 
-    Few rows, and those with a zero among them, for which it has rules, by sacreBLEU; the others all at once, which is
-    the same up to rounding.
+    sacreBLEU scores a small number of rows, and rows that contain a zero, for which it has special rules. The other
+    rows are scored all at once, which gives the same up to rounding.
     """
     is_plain = (sums > 0).all(axis=1) & (len(sums) > _FEW)
     at_once, one = (_bleus, _bleu) if metric == "bleu" else (_chrfs, _CHRF._compute_f_score)
@@ -120,17 +120,20 @@ class SourceLengths:
     """Lengths of the N sources of a test set."""
 
     words: Counts
-    """(N,): words, as spaces part them."""
+    """(N,): words, separated by spaces."""
     tokens: Counts
-    """(N,): of the run's own tokenizer, START and END counted, as `training.max_src_tokens` counts them."""
+    """(N,): tokens of the run's own tokenizer, START and END counted, as in `training.max_src_tokens`."""
     longest_trained: int
-    """Tokens of the longest source that was trained on."""
+    """Tokens of the longest training source."""
 
 
 @dataclass(frozen=True)
 class StoredStatistics:
-    """What `statistics.<split>.npz` holds next to scores.<split>.json: numbers from which the tests and the tables by
-    length can be made again where neither text nor translations are. No text."""
+    """The content of `statistics.<split>.npz`, which is stored next to scores.<split>.json.
+
+    From these numbers, significance tests and tables by length can be recomputed without the texts and translations.
+    The file contains no text.
+    """
 
     decodings: dict[str, SentenceStatistics]
     """The counts of each decoding by its name, such as "greedy" and "beam4"."""
@@ -138,7 +141,7 @@ class StoredStatistics:
 
 
 def write_stored(path: Path, stored: StoredStatistics) -> None:
-    """Writes the numbers, compressed; the same numbers give the same bytes. Raises WriteError."""
+    """Write the numbers, compressed; equal numbers give equal bytes. Raises WriteError."""
     arrays = {
         "format": np.array(FORMAT),
         "src_words": stored.lengths.words,
@@ -146,14 +149,17 @@ def write_stored(path: Path, stored: StoredStatistics) -> None:
         "longest_trained": np.array(stored.lengths.longest_trained),
     }
     for name, counts in stored.decodings.items():
-        arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns resemble each other
+        arrays |= {f"{name}.bleu": counts.bleu.T, f"{name}.chrf": _steps(counts.chrf)}  # columns are similar
     small: dict[str, Any] = {name: _small(array) for name, array in arrays.items()}  # as in ratio.py
     with replacing_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **small)
 
 
 def _steps(chrf: Counts) -> Counts:
-    """(3, 6, N): counts of n-grams less those of (n - 1)-grams, which are mostly -1 and so compress to a third."""
+    """Return differences of n-gram counts and (n - 1)-gram counts, (3, 6, N).
+
+    Most of them are -1, so they compress to a third of the size.
+    """
     return np.diff(chrf.reshape(-1, 6, 3).transpose(2, 1, 0), axis=1, prepend=0)
 
 
@@ -162,15 +168,15 @@ def _summed(steps: Counts) -> Counts:
 
 
 def _small(numbers: NDArray[Any]) -> NDArray[Any]:
-    """The same integers in as few bytes as they need."""
+    """Return the integers in the smallest type that holds them all."""
     ends = (int(numbers.min(initial=0)), int(numbers.max(initial=0)))
     return numbers.astype(np.result_type(*map(np.min_scalar_type, ends)))
 
 
 def read_stored(path: Path) -> StoredStatistics:
-    """Reads what `write_stored` wrote; raises DataError where the file is missing or damaged."""
+    """Read what `write_stored` wrote. Raises DataError if the file is missing or damaged."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) leaves it open
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) would leave it open
             arrays = {name: archive[name].astype(np.int64) for name in archive.files}
         if (version := int(arrays["format"])) != FORMAT:
             raise DataError(f"{path} has format {version}, this version reads {FORMAT}: make it again from its run")
@@ -183,7 +189,7 @@ def read_stored(path: Path) -> StoredStatistics:
         raise
     except FileNotFoundError as error:
         raise DataError(f"there is no {path}: make it from a run directory that has its translations") from error
-    except Exception as error:  # a damaged archive raises half a dozen kinds, zlib's and numpy's own among them
+    except Exception as error:  # a damaged archive raises various exceptions, including zlib's and numpy's own
         raise DataError(f"{path} is damaged: make it again from its run") from error
     shapes = {metric: (len(lengths.words), width) for metric, width in WIDTH.items()}
     right = all(counts.of(metric).shape == shapes[metric] for counts in decodings.values() for metric in WIDTH)

@@ -1,10 +1,10 @@
-"""Tests of whether one system is better than another, or might be worse on other sentences or with other seeds.
+"""Test whether one system is better than another, or could be worse on other sentences or with other seeds.
 
-Two questions, each with its own answer (docs/significance.md):
+There are two questions, each with its own tests (docs/significance.md):
 
-- Other sentences: `resample` and `compare`, the paired bootstrap over test sentences (Koehn 2004) for systems that were
-  trained with several seeds; `approximate_randomization` (Riezler and Maxwell 2005) for one seed each.
-- Other seeds: `welch`, over the scores of the seeds on the whole test set.
+- Other sentences: `resample` and `compare`, the paired bootstrap over test sentences (Koehn 2004), for systems that
+  were trained with several seeds; `approximate_randomization` (Riezler and Maxwell 2005) for one seed each.
+- Other seeds: `welch`, over the seeds' scores on the whole test set.
 
 `holm` corrects for the number of comparisons.
 """
@@ -23,36 +23,37 @@ from repose.system.errors import ConfigError, DataError
 
 NUM_RESAMPLES, LEAST_RESAMPLES = 20_000, 100
 NUM_TRIALS = 10_000
-"""Trials of approximate randomization, as many as sacreBLEU's."""
+"""Trials of approximate randomization, as many as sacreBLEU uses."""
 SEED = 12345
-"""sacreBLEU's own, so that a resample here is a resample there."""
+"""sacreBLEU's own seed, so that both draw the same resamples."""
 LEVEL = 0.05
-_BLOCK = 4_000_000  # numbers of a resample's indices held at a time
-_ROUNDING = 1e-9  # points of a score within which two scores or differences are the same
+_BLOCK = 4_000_000  # most indices of resamples held in memory at a time
+_ROUNDING = 1e-9  # points of a score within which two scores or differences count as equal
 _PLACES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-"""Points and weights of Gauss and Legendre's quadrature between -1 and 1."""
+"""Points and weights of Gauss-Legendre quadrature between -1 and 1."""
 
 
 @dataclass(frozen=True)
 class Resampled:
-    """A system's score on the test set and on resamples of its sentences, each the mean over its seeds."""
+    """A system's score on the test set and on resamples of its sentences, each averaged over its seeds."""
 
     value: float
-    """The score on the test set itself, in its unit."""
+    """The score on the test set itself, in the score's own unit."""
     values: NDArray[np.float64]
-    """(R,): of each resample."""
+    """(R,): the score on each resample."""
     sample: int
-    """Sentences (or documents) of the test set: only equal numbers may be compared."""
+    """Number of sentences (or documents) of the test set. Only systems with equal numbers can be compared."""
 
 
 def resample(
     seeds: Sequence[SentenceStatistics], metric: Metric = "bleu", *, num_resamples: int = NUM_RESAMPLES
 ) -> Resampled:
-    """Scores one system, trained with one or more `seeds`, on resamples of the test set's N sentences.
+    """Score one system, trained with one or more `seeds`, on resamples of the test set's N sentences.
 
-    A resample draws N sentences with replacement. The corpus score of each seed is taken of those sentences, then the
-    mean over seeds. Systems of one test set get the same resamples, which are those of sacreBLEU's `--paired-bs`.
-    Raises DataError where the seeds' translations are not of equally many sentences, ConfigError below 100 resamples.
+    A resample draws N sentences with replacement. Each seed's corpus score on these sentences is computed, and then the
+    mean over seeds. Systems on the same test set get the same resamples, which are those of sacreBLEU's `--paired-bs`.
+    Raises DataError if the seeds' translations have different numbers of sentences, ConfigError for fewer than 100
+    resamples.
     """
     parts = [one.of(metric).astype(np.float64) for one in seeds]  # sums below 2^53 are exact
     score = _in_integers(metric)
@@ -61,7 +62,10 @@ def resample(
 
 
 def resample_ratio(seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM_RESAMPLES) -> Resampled:
-    """The same for a figure that is a ratio of sums over N sentences or documents. Raises as `resample` does."""
+    """Resample a figure that is a ratio of sums over N sentences or documents, as `resample` does.
+
+    Raises as it does.
+    """
     parts = [one.columns for one in seeds]
     values = _resampled(parts, [one.scores_of for one in seeds], num_resamples)
     return Resampled(statistics.fmean(one.value for one in seeds), values, len(seeds[0]))
@@ -76,7 +80,10 @@ def _resampled(
     scores: Sequence[Callable[[NDArray[np.float64]], NDArray[np.float64]]],
     num_resamples: int,
 ) -> NDArray[np.float64]:
-    """(R,): of each resample the mean over seeds, each scored by the sums of its (N, K) numbers."""
+    """Return the mean score over seeds for each resample, (R,).
+
+    Each seed is scored by the sums of its numbers, (N, K).
+    """
     if num_resamples < LEAST_RESAMPLES:
         raise ConfigError(f"{num_resamples} resamples give no 95 % interval: ask for {LEAST_RESAMPLES} or more")
     sizes = {len(one) for one in parts}
@@ -93,7 +100,7 @@ def _resampled(
 
 
 def _drawn(num_sentences: int, num_resamples: int) -> Iterator[NDArray[np.float64]]:
-    """Blocks (r, N) of how often each resample holds each sentence."""
+    """Yield blocks (r, N): how often each resample contains each sentence."""
     generator = np.random.default_rng(SEED)
     rows = max(1, _BLOCK // num_sentences)
     for first in range(0, num_resamples, rows):
@@ -112,18 +119,19 @@ class Difference:
     """Lower limit of the 95 % interval."""
     high: float
     p: float
-    """Two-sided, of no difference; not above 0.05 exactly where the interval leaves out 0."""
+    """Two-sided p value, for the hypothesis of no difference; at most 0.05 exactly if the interval excludes 0."""
 
 
 def compare(system: Resampled, other: Resampled) -> Difference:
-    """The paired bootstrap: the difference `system` - `other` on the test set and over resamples of its sentences.
+    """Compare two systems by the paired bootstrap: the difference `system` - `other`, with its interval and p value.
 
-    With R resamples, of which c+ have no lower and c- no higher score for `system`:
-    p = 2 (1 + min(c+, c-)) / (R + 1), at most 1. It is twice the share that Koehn (2004) counts, who asks on one side,
-    with the test set itself as one more resample, so that p is never 0. The limits of the interval are the values at
-    places 0.025 (R + 1) from both ends (Davison and Hinkley 1997, section 5.2).
-    Differs from sacreBLEU's `--paired-bs`: docs/decisions/020-significance.md.
-    Raises DataError where the resamples are not the same.
+    With R resamples, of which c+ have no lower and c- no higher score for `system`: p = 2 (1 + min(c+, c-)) / (R + 1),
+    at most 1. This is twice the share that Koehn (2004) counts in a one-sided test. The test set itself counts as one
+    more resample, so p is never 0. The limits of the interval are the values at places 0.025 (R + 1) from both ends
+    (Davison and Hinkley 1997, section 5.2).
+
+    Differs from sacreBLEU's `--paired-bs`: docs/decisions/020-significance.md. Raises DataError if the resamples are
+    not the same.
     """
     if system.sample != other.sample or len(system.values) != len(other.values):
         raise DataError(
@@ -131,7 +139,7 @@ def compare(system: Resampled, other: Resampled) -> Difference:
             f"{len(other.values)} times from {other.sample}: compare the same resamples of one test set"
         )
     differences = np.sort(system.values - other.values)
-    differences[np.abs(differences) < _ROUNDING] = 0.0  # seeds added in another order
+    differences[np.abs(differences) < _ROUNDING] = 0.0  # equal up to the order in which seeds were added
     number = len(differences)
     one_side = min(np.count_nonzero(differences <= 0), np.count_nonzero(differences >= 0))
     place = math.floor(LEVEL / 2 * (number + 1)) - 1
@@ -145,21 +153,22 @@ def compare(system: Resampled, other: Resampled) -> Difference:
 
 @dataclass(frozen=True)
 class Randomized:
-    """Outcome of approximate randomization."""
+    """The result of approximate randomization."""
 
     difference: float
     p: float
-    """Two-sided, of no difference."""
+    """Two-sided p value, for the hypothesis of no difference."""
 
 
 def approximate_randomization(
     system: SentenceStatistics, other: SentenceStatistics, metric: Metric = "bleu", *, num_trials: int = NUM_TRIALS
 ) -> Randomized:
-    """Tests two single systems by exchanging their translations of each sentence at random (Riezler and Maxwell 2005).
+    """Test two systems of one seed each by randomly exchanging their translations (Riezler and Maxwell 2005).
 
-    p = (1 + c) / (num_trials + 1), where the two sides of c trials differ at least as much as the systems do.
-    sacreBLEU's `--paired-ar` counts those that differ more: of two copies of one translation it gives a p of nearly 0,
-    which is 1 here. Raises DataError where the statistics are not of one test set.
+    In each trial, the two translations of each sentence are exchanged at random. p = (1 + c) / (num_trials + 1), where
+    c counts the trials with a difference at least as large as that of the systems. sacreBLEU's `--paired-ar` counts
+    only larger differences: for two copies of one translation, its p is nearly 0, and here it is 1. Raises DataError if
+    the statistics are not for one test set.
     """
     if len(system) != len(other):
         raise DataError(
@@ -179,10 +188,10 @@ def approximate_randomization(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for their number, in the same order (Holm 1979, step-down).
+    """Correct p values for their number; return them in the same order (Holm 1979, step-down).
 
-    Calling those at or below 0.05 different is wrong about any pair of the family in at most 5 % of families, whatever
-    the tests depend on: p_(i) becomes the largest of (m - j + 1) p_(j) over j <= i, at most 1.
+    If those at or below 0.05 are called different, at most 5 % of families contain any pair that is wrongly called so,
+    however the tests depend on each other: p_(i) becomes the largest of (m - j + 1) p_(j) over j <= i, at most 1.
     """
     corrected, largest = [0.0] * len(p_values), 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
@@ -201,14 +210,15 @@ class SeedInterval:
     degrees: float
     """Degrees of freedom (Welch and Satterthwaite)."""
     p: float
-    """Two-sided, of no difference, to twelve decimals; below 0.05, but for rounding, if the interval leaves out 0."""
+    """Two-sided p value for the hypothesis of no difference, rounded to twelve decimals. It is below 0.05, up to
+    rounding, if the interval excludes 0."""
 
 
 def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | None:
-    """The 95 % interval of mean(system) - mean(other), scores of other seeds of both on this test set (Welch 1947).
+    """Return the 95 % interval of mean(system) - mean(other), for scores of several seeds on one test set (Welch 1947).
 
-    Treats the seeds of both as independent draws. None with fewer than two of either, where a score is no number, or
-    where no seed's score differs from the others of its system.
+    The seeds of both systems are treated as independent draws. Returns None if either system has fewer than two seeds,
+    if a score is not finite, or if all seeds of each system have the same score.
     """
     if min(len(system), len(other)) < 2 or not all(map(math.isfinite, (*system, *other))):
         return None
@@ -219,15 +229,15 @@ def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | Non
     degrees = sum(shares) ** 2 / sum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
     value, error = statistics.fmean(system) - statistics.fmean(other), math.sqrt(sum(shares))
     margin = student_quantile(1 - LEVEL, degrees) * error
-    # Of a difference of two numbers near 1, further digits are other ones on other processors.
+    # For a difference of two numbers near 1, further digits would differ between processors.
     p = round(max(0.0, 1 - student_inside(abs(value) / error, degrees)), 12)
     return SeedInterval(value, value - margin, value + margin, degrees, p)
 
 
 def student_inside(t: float, degrees: float) -> float:
-    """P(|T| <= t) of Student's distribution, t >= 0, `degrees` >= 1.
+    """Return P(|T| <= t) of Student's distribution, for t >= 0 and `degrees` >= 1.
 
-    By t = sqrt(degrees) tan(angle) it is a constant times the integral of cos(angle)^(degrees - 1) from 0.
+    With t = sqrt(degrees) tan(angle), it is a constant times the integral of cos(angle)^(degrees - 1) from 0.
     """
     end = math.atan(t / math.sqrt(degrees))
     integral = end / 2 * float(_WEIGHTS @ np.cos(end / 2 * (_PLACES + 1)) ** (degrees - 1))
@@ -235,7 +245,7 @@ def student_inside(t: float, degrees: float) -> float:
 
 
 def student_quantile(share: float, degrees: float) -> float:
-    """The t for which P(|T| <= t) is `share`, below 1."""
+    """Return the t for which P(|T| <= t) is `share`, which must be below 1."""
     low, high = 0.0, 1.0
     while student_inside(high, degrees) < share:
         high *= 2
