@@ -1,4 +1,4 @@
-"""A Ray cluster (extra `cluster`) as seen from the process that hands out work: Ray itself, and the way in."""
+"""Ray clusters (extra `cluster`), for the process that hands out work: importing Ray and connecting to a cluster."""
 
 import contextlib
 import os
@@ -11,12 +11,12 @@ from typing import Any
 from repose.system.errors import ConfigError, MissingExtraError
 
 CONNECT_SECONDS = 10.0
-"""Seconds in which the head must take a connection."""
+"""Seconds within which the head node must accept a connection."""
 
 
 def import_ray() -> Any:
-    """The module `ray`. Raises ConfigError where it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports home unless told not to
+    """Import and return the module `ray`. Raises ConfigError if it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends usage statistics unless told not to
     try:
         import ray
     except ImportError as error:
@@ -26,8 +26,10 @@ def import_ray() -> Any:
 
 @contextlib.contextmanager
 def connected(ray: Any, address: str | None) -> Iterator[None]:
-    """Within, this process is a driver of the cluster. Raises ConfigError where none is found, or one that does not
-    match."""
+    """Connect this process as a driver of the cluster inside the block.
+
+    Raises ConfigError if no cluster is found, or if its versions do not match.
+    """
     if ray.is_initialized():
         yield
         return
@@ -40,11 +42,11 @@ def connected(ray: Any, address: str | None) -> Iterator[None]:
         raise ConfigError(
             f"no Ray cluster answers {where}: start one with `ray start --head`, or give the address of its head"
         ) from error
-    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:  # other versions, a malformed address
+    except (RuntimeError, ValueError, ray.exceptions.RayError) as error:  # version mismatch, malformed address
         raise ConfigError(f"the Ray cluster cannot be joined: {' '.join(str(error).split())}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, before)  # Ray's own would end the grid before its cells have saved
+            signal.signal(signal.SIGTERM, before)  # Ray's own handler would end the grid before its cells have saved
     try:
         yield
     finally:
@@ -52,7 +54,7 @@ def connected(ray: Any, address: str | None) -> Iterator[None]:
 
 
 def _check_listening(address: str | None) -> None:
-    """Raises OSError where nobody listens at "HOST:PORT": Ray would try for minutes."""
+    """Raise OSError if nobody listens at "HOST:PORT", because Ray would keep trying for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if host and port.isascii() and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()

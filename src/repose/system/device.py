@@ -1,4 +1,4 @@
-"""Where a model runs: the devices of this machine, by name, its cores, and what is asked of its C library."""
+"""Where a model runs: this machine's devices, cores and memory, and settings of torch and the C library."""
 
 import ctypes
 import os
@@ -15,19 +15,21 @@ from repose.system.numbers import is_whole
 if TYPE_CHECKING:
     import torch
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-_LARGEST_MMAP_THRESHOLD = 32 << 20  # what glibc takes at most on 64-bit systems
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from malloc.h
+_LARGEST_MMAP_THRESHOLD = 32 << 20  # the most that glibc accepts on 64-bit systems
 _lock, _this_thread = threading.Lock(), threading.local()
 _before: list[int] = []
-"""For each thread within `one_thread`, how many it goes back to."""
+"""For each thread inside `one_thread`, the number of threads to restore."""
 _dtypes: list["torch.dtype"] = []
-"""For each thread within `own_dtype`, the type that it goes back to."""
+"""For each thread inside `own_dtype`, the type to restore."""
 
 
 def device_name(device: object) -> str:
-    """The name of a device that is given by its name or as torch's object; the one CPU is "cpu", and "auto" is cuda
-    where there is one. Raises ConfigError for anything else."""
-    torch = sys.modules.get("torch")  # whoever has such an object has loaded it
+    """Return the name of a device given as a name or a torch device.
+
+    "auto" is cuda if there is one, else cpu, and the only CPU is called "cpu". Raises ConfigError for anything else.
+    """
+    torch = sys.modules.get("torch")  # a caller with a torch device has loaded torch
     if torch is not None and isinstance(device, torch.device):
         device = str(device)
     if not isinstance(device, str):
@@ -40,14 +42,16 @@ def device_name(device: object) -> str:
 def _best_device() -> str:
     try:
         import torch
-    except ModuleNotFoundError:  # only graphs can be computed here, on the CPU
+    except ModuleNotFoundError:  # without torch, only exported graphs can run, on the CPU
         return "cpu"
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def find_device(name: str, kinds: Sequence[str] = ("cpu", "cuda", "mps")) -> "torch.device":
-    """The device of that name, of one of these kinds: cpu, cuda, cuda:1, mps. Raises DeviceError where this machine has
-    none."""
+    """Return the device with a name such as cpu, cuda, cuda:1 or mps, which must be of one of the `kinds`.
+
+    Raises DeviceError if this machine does not have it.
+    """
     import torch
 
     check_device_name(name, kinds)
@@ -59,7 +63,7 @@ def find_device(name: str, kinds: Sequence[str] = ("cpu", "cuda", "mps")) -> "to
 
 
 def check_device_name(name: str, kinds: Sequence[str]) -> None:
-    """Raises DeviceError for what is no name of a device of these kinds; whether this machine has it is not asked."""
+    """Raise DeviceError unless `name` is a device of one of these kinds; whether this machine has it is not checked."""
     kind, colon, index = name.partition(":")
     if kind == "gpu":
         of_mac = ", that of a Mac mps" if "mps" in kinds else ""
@@ -69,18 +73,23 @@ def check_device_name(name: str, kinds: Sequence[str]) -> None:
 
 
 def num_gpus() -> int:
-    """GPUs that torch can use: with a driver that is too old for it, it counts those that it cannot use as well."""
+    """Return the number of GPUs that torch can use.
+
+    torch itself also counts GPUs that it cannot use because their driver is too old.
+    """
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def multiplies_in_bf16() -> bool:
-    """Whether the processor has operations of its own for matrix products in bf16, as far as torch can tell: elsewhere
-    they are made of those of fp32, and are no faster."""
+    """Return whether torch reports that the processor has its own operations for matrix products in bf16.
+
+    Elsewhere, such products are made of fp32 operations and are no faster.
+    """
     import torch
 
-    if not hasattr(torch.cpu, "get_capabilities"):  # an earlier torch
+    if not hasattr(torch.cpu, "get_capabilities"):  # an older torch
         return False
     found = torch.cpu.get_capabilities()
     return bool(found.get("avx512_bf16") or found.get("amx_bf16"))
@@ -91,21 +100,23 @@ def _devices(number: int) -> str:
 
 
 def available_cores() -> int:
-    """Cores that this process may use: those that it may run on, and no more than its container grants."""
+    """Return the number of cores that this process may use: those it may run on, limited by its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, granted_cores() or cores)
 
 
 def limit_threads() -> None:
-    """In a container that grants less than all cores, has libraries that are loaded later, and processes that are
-    started, use no more threads than `available_cores`, unless somebody has said how many."""
+    """Limit the threads of libraries loaded and processes started later to `available_cores`.
+
+    This applies only in a container that grants less than all cores, and only if nobody has set the number of threads.
+    """
     if granted_cores() is not None:
-        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # torch; tokenizers
+        for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):  # used by torch; by tokenizers
             os.environ.setdefault(name, str(available_cores()))
 
 
 def memory_bytes() -> int | None:
-    """The memory of this machine, or what its container grants of it; None where that cannot be known."""
+    """Return this machine's memory in bytes, or what its container grants of it; None if that is unknown."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -114,12 +125,12 @@ def memory_bytes() -> int | None:
 
 
 def usual_workers(device: str) -> int:
-    """Processes that translate on that device, unless somebody says how many."""
+    """Return the default number of processes that translate on a device."""
     return available_cores() if device == "cpu" else 1
 
 
 def check_workers(number: int) -> None:
-    """Raises ConfigError for a number of processes or threads that this machine cannot be meant to run."""
+    """Raise ConfigError for an unreasonable number of processes or threads on this machine."""
     if not is_whole(number):
         raise ConfigError(f"workers = {number!r}, but it should be a whole number")
     most = max(64, 4 * available_cores())
@@ -129,8 +140,11 @@ def check_workers(number: int) -> None:
 
 @contextmanager
 def own_defaults() -> Iterator[None]:
-    """Within, torch makes fp32 tensors on the CPU unless told otherwise, whatever defaults a program has set. Several
-    threads may be within at once; the default type is that of all, and comes back with the last."""
+    """Make torch create fp32 tensors on the CPU by default inside the block, whatever defaults the program has set.
+
+    Several threads may be inside at once. The default type applies to all threads; it is restored when the last one
+    leaves.
+    """
     import torch
 
     with own_dtype(), torch.device("cpu"):
@@ -139,8 +153,10 @@ def own_defaults() -> Iterator[None]:
 
 @contextmanager
 def own_dtype() -> Iterator[None]:
-    """Within, torch's default type is fp32, as in `own_defaults`, which sets a default device as well and so slows each
-    call of torch's down."""
+    """Make fp32 torch's default type inside the block.
+
+    Unlike `own_defaults`, it sets no default device, which would slow down every torch call.
+    """
     import torch
 
     with _lock:
@@ -157,10 +173,11 @@ def own_dtype() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, torch's CPU work uses one thread. Several threads may be within at once.
+    """Limit torch's CPU work to one thread inside the block. Several threads may be inside at once.
 
-    A decoding step is many small operations; at each, several threads wait for one another by spinning, and as soon as
-    anything else runs on the machine they wait for threads that are not running (`results/decoding-threads.json`).
+    A decoding step is many small operations. At each of them, several threads wait for one another by spinning, and as
+    soon as anything else runs on the machine, they wait for threads that are not running
+    (`results/decoding-threads.json`).
     """
     import torch
 
@@ -168,7 +185,7 @@ def one_thread() -> Iterator[None]:
         with num_threads(1):
             yield
         return
-    # A thread has a number of its own from when it is first asked: the one set last, 1 while another is within.
+    # Each thread has its own number from when it first asks: the number set last, 1 while another thread is inside.
     with _lock:
         own = torch.get_num_threads()
         before = _before[0] if _before else own
@@ -186,7 +203,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def num_threads(number: int) -> Iterator[None]:
-    """Within, torch's CPU work uses so many threads."""
+    """Limit torch's CPU work to this number of threads inside the block."""
     import torch
 
     before = torch.get_num_threads()
@@ -198,8 +215,8 @@ def num_threads(number: int) -> Iterator[None]:
 
 
 def keep_freed_memory() -> None:
-    """Have the C library keep memory that is freed from now on."""
-    with suppress(AttributeError, OSError, TypeError):  # another C library
+    """Make the C library keep memory that is freed from now on."""
+    with suppress(AttributeError, OSError, TypeError):  # not glibc
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
@@ -207,17 +224,17 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def tuned() -> Iterator[None]:
-    """Keep freed memory from now on, and flush denormal numbers to zero in this thread while entered.
+    """Keep freed memory from now on, and flush denormal numbers to zero in this thread inside the block.
 
-    Every step frees and takes again the same large tensors; glibc would give their pages back to the system and get
-    them anew, zeroed, each time. Adam's moments of tokens that are not seen fall without end,
-    and many processors are much slower on numbers below 1e-38.
+    Every step frees and allocates the same large tensors; glibc would return their pages to the system and get them
+    back, zeroed, each time. Adam's moments of tokens that do not occur shrink without end, and many processors are much
+    slower on numbers below 1e-38.
     """
     import torch
 
     keep_freed_memory()
     denormal = torch.tensor(1e-40, dtype=torch.float32, device="cpu")
-    before = not denormal.mul(1.0).item()  # entered within another, as translating is within training
+    before = not denormal.mul(1.0).item()  # already set if blocks are nested, as when a training translates
     torch.set_flush_denormal(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Errors that a user can cause and mend: one sentence that says what is wrong and what to do."""
+"""Errors that users can cause and fix: one sentence that says what is wrong and what to do."""
 
 import contextlib
 import difflib
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class ReposeError(ValueError):
-    """Base of every error shown to a user as one sentence, without a traceback."""
+    """Base class of all errors shown to users as one sentence, without a traceback."""
 
 
 class ConfigError(ReposeError):
@@ -17,7 +17,7 @@ class ConfigError(ReposeError):
 
 
 class MissingExtraError(ConfigError, ImportError):
-    """A library that is not installed; the sentence says which extra of this package brings it."""
+    """A library that is not installed; the message names the extra of this package that provides it."""
 
 
 class DataError(ReposeError):
@@ -29,7 +29,7 @@ class CheckpointError(ReposeError):
 
 
 class HubError(ReposeError):
-    """A model on a hub that cannot be had: no network, no such name or revision, or no permission."""
+    """A model that a hub cannot deliver: no network, no such name or revision, or no permission."""
 
 
 class DeviceError(ReposeError):
@@ -41,16 +41,19 @@ class BusyError(ReposeError):
 
 
 class WriteError(ReposeError):
-    """A file or folder that cannot be written: a full disk, say, or no permission."""
+    """A file or folder that cannot be written, for instance because the disk is full or permission is missing."""
 
 
 class LostWorkerError(ReposeError):
-    """A process of a training that was killed, where memory ran out, say, or never came: the same command goes on."""
+    """A training process that was killed, for instance when memory ran out, or never joined.
+
+    The same command resumes.
+    """
 
 
 _OF_TRAIN = ("torch", "safetensors", "jaxtyping", "sacrebleu", "sacremoses", "py3langid")
 EXTRA_OF = {**dict.fromkeys(_OF_TRAIN, "train"), "onnx": "fast", "onnxruntime": "runtime"}
-"""Extra that has a library, where one sentence for all of its uses is enough."""
+"""The extra that provides each library, for libraries where one message fits all uses."""
 OUT_OF_MEMORY = "out of memory: use a machine with more, or smaller sizes"
 
 
@@ -59,20 +62,20 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator: can't allocate", "CUDA error: out of mem
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out: Python's, a GPU's, or the processor's in torch, which has no class for that."""
+    """Return whether memory ran out: Python's, a GPU's, or the CPU's in torch, which has no class for that."""
     of_torch = type(error).__name__ == "OutOfMemoryError" or any(sentence in str(error) for sentence in _OUT_OF_MEMORY)
     return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and of_torch)
 
 
 def missing_extra(error: ModuleNotFoundError) -> MissingExtraError | None:
-    """A library that is missing, as an error that says which extra brings it; None for a library that none brings."""
+    """Turn a missing library into an error that names the extra that provides it; None if no extra does."""
     extra = EXTRA_OF.get((error.name or "").partition(".")[0])
     return None if extra is None else MissingExtraError(f"this needs {error.name}: pip install 'repose-nmt[{extra}]'")
 
 
 @contextlib.contextmanager
 def naming_extras() -> Iterator[None]:
-    """Within, and in a function that it decorates, a library that is missing raises MissingExtraError."""
+    """Raise MissingExtraError for a missing library, inside the block or in a decorated function."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -80,31 +83,31 @@ def naming_extras() -> Iterator[None]:
 
 
 class UserMessage(NamedTuple):
-    """What a user is told of an error."""
+    """What a user is told about an error."""
 
     sentence: str
     exit_code: int
 
 
 def user_message(error: BaseException) -> UserMessage | None:
-    """What a user is told of an error that users can mend; None where the fault is ours."""
+    """Return what a user is told about an error that users can fix; None if it is a bug."""
     if isinstance(error, ReposeError):
         return UserMessage(str(error), 2 if isinstance(error, ConfigError) else 1)
     if is_out_of_memory(error):
         return UserMessage(OUT_OF_MEMORY, 1)
     if isinstance(error, ModuleNotFoundError) and (missing := missing_extra(error)) is not None:
         return UserMessage(str(missing), 2)
-    if isinstance(error, OSError):  # without its number, and with its file if it has one
+    if isinstance(error, OSError):  # without its number, and with the name of its file if it has one
         what = (error.strerror or str(error)) + ", so make room, or write elsewhere" * (error.errno in _NO_ROOM)
         return UserMessage(what if error.filename is None else f"{os.fsdecode(error.filename)}: {what}", 1)
     return None
 
 
 def unknown(what: str, name: object, known: Sequence[str]) -> str:
-    """One sentence for a name that is not among the known ones, with the nearest as a guess.
+    """Return one sentence that says that a name is not among the known ones, and suggests the nearest one.
 
-    The nearest is one of which it is the initials (`lr`, `training.lr`), or else the most alike, a common section left
-    out of the comparison.
+    The nearest name is one that `name` abbreviates by its initials (`lr`, `training.lr`), or else the most similar one.
+    A common section is ignored in the comparison.
     """
     text = name if isinstance(name, str) else ""
     section, dot, last = text.rpartition(".")

@@ -1,16 +1,17 @@
 """Files that are never seen half-written, folders that are replaced as a whole, and locks between processes.
 
-A file or a folder is written under a temporary name beside its place and then renamed, which a file system does in one
-step. No system call that Python knows replaces a folder that is there, so a folder takes two renames: the old one is
-renamed away and the new one takes its name. Whoever reads the files of a folder one by one meanwhile can see
+A file or folder is written under a temporary name in the same directory and then renamed, which a file system does in
+one step. Python has no system call that replaces an existing folder, so a folder takes two renames: the old one is
+renamed away, and the new one takes its name. A reader that opens the folder's files one by one meanwhile may see
 
 - the old folder or the new one, each complete;
-- some files of one and some of the other, since a path is looked up anew at each opening: a reader must be able to
-  tell (by digests in one of the files), and begin again;
-- no folder, between the two renames, or for good if the machine stops just there: the old one is then complete at
-  `previous(folder)`, for readers to use; the next writer puts it back first.
+- some files of each, since every opening looks the path up anew: a reader must be able to detect this (by digests in
+  one of the files), and start again;
+- no folder, between the two renames, or permanently if the machine stops at that moment: the old one is then complete
+  at `previous(folder)`, where readers may use it; the next writer puts it back first.
 
-One process at a time may write a folder. Locks are the operating system's (flock), so they die with their process.
+Only one process at a time may write a folder. Locks belong to the operating system (flock), so they end with their
+process.
 """
 
 import contextlib
@@ -36,30 +37,33 @@ if TYPE_CHECKING:
 
 _SEAL = "own_crc32"
 _MOMENT = 0.05
-"""Seconds that a lock may be held by somebody who only looks whether it is."""
+"""Seconds for which a process may hold a lock just to check whether it is held."""
 _TRIES = 5
-"""Times that a lock file is looked for which was there and is not, before it counts as one that cannot be made."""
+"""Attempts to lock a file that keeps disappearing before it counts as impossible to create."""
 _PATIENCE = 2.0 if os.name == "nt" else 0.0
-"""Seconds for which a renaming is tried again: Windows refuses it while anybody has the file, or one of the folder,
-open, be it a virus scanner or whoever reads a record just then."""
+"""Seconds for which a rename is retried. Windows refuses to rename a file, or a folder with a file, that anybody has
+open, for instance a virus scanner or a process that is just reading a record."""
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file. Raises OSError, for a pipe or a device too, of which reading might never end."""
+    """Read a file. Raises OSError, also for a pipe or a device, where reading might never end."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path.read_bytes()
 
 
 def checked_path(name: str, value: object) -> Path:
-    """A path that a caller gives as `name`. Raises ConfigError for what is none."""
+    """Return a caller's argument as a path.
+
+    `name` is the argument's name in errors. Raises ConfigError if it is not a path.
+    """
     try:
         if isinstance(value, str | os.PathLike) and b"\0" not in os.fsencode(value):
             return Path(os.fsdecode(value))
@@ -73,7 +77,7 @@ def checked_path(name: str, value: object) -> Path:
 
 
 def check_writable(folder: Path) -> None:
-    """Raises WriteError where a folder of this name could not be made or written to."""
+    """Raise WriteError if a folder of this name could not be created or written to."""
     nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not nearest.is_dir():
         raise WriteError(f"{folder} cannot be written, {nearest} is a file: choose another folder")
@@ -82,7 +86,7 @@ def check_writable(folder: Path) -> None:
 
 
 def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
-    """Write a file whole or not at all; see `replacing_file`. Text is written as UTF-8, line feeds as they are."""
+    """Write a file whole or not at all; see `replacing_file`. Text is written as UTF-8, with line feeds unchanged."""
     with replacing_file(path, durable=durable) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
 
@@ -93,9 +97,9 @@ def write_json(path: Path, content: object) -> None:
 
 
 def write_new_json(path: Path, content: object) -> bool:
-    """Write a value as indented JSON, whole, unless there is a file of that name; whether it was written.
+    """Write a value as indented JSON, whole, unless the file exists already; return whether it was written.
 
-    Of several processes that do this at once, one does. On a file system without hard links the last one wins.
+    If several processes do this at once, one of them writes. On a file system without hard links, the last one wins.
     """
     temporary = _half_written(path)
     write_json(temporary, content)
@@ -112,17 +116,23 @@ def write_new_json(path: Path, content: object) -> bool:
 
 
 def json_bytes(text: str) -> bytes:
-    """JSON as UTF-8. Bytes of file names that are not UTF-8 are surrogates in Python, which JSON writes as escapes."""
+    """Return JSON as UTF-8.
+
+    File names that are not UTF-8 contain surrogates in Python, which are written as JSON escapes.
+    """
     return text.encode(errors="backslashreplace")
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with a checksum of itself."""
+    """Return a JSON object with a checksum of its content added."""
     return {**content, _SEAL: _seal(content)}
 
 
 def unsealed(content: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The object without its checksum; None where it has changed since. One that has none is taken as it is."""
+    """Return the object without its checksum; None if it has changed since.
+
+    Without a checksum, it is returned as it is.
+    """
     bare = {name: value for name, value in content.items() if name != _SEAL}
     return bare if content.get(_SEAL) in (None, _seal(bare)) else None
 
@@ -133,11 +143,11 @@ def _seal(content: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A temporary path; the file written there takes the place of `path` when the block ends without an error.
+    """Yield a temporary path; the file written there replaces `path` if the block ends without an error.
 
-    The folder is made where it is missing. Any number of processes may do this at once: the last one wins.
-    `durable` has the data on disk before the file takes its place, so that not even a power cut leaves half of it.
-    Raises WriteError where the file cannot be written, a full disk for instance; what was at `path` then stays.
+    The folder is created if it is missing. Any number of processes may do this at once: the last one wins. `durable`
+    flushes the data to disk before the file takes its place, so that even a power cut does not leave half of it. Raises
+    WriteError if the file cannot be written, for instance on a full disk; the file at `path` is then unchanged.
     """
     temporary = _half_written(path)
     with writing(path):
@@ -154,19 +164,21 @@ def replacing_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
 
 
 def _half_written(path: Path) -> Path:
-    """A new name for a file until it is whole."""
+    """Return a new temporary name for a file that is being written."""
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
 
 def name_when_whole(name: str) -> str | None:
-    """What a half-written file of this name was to be called; None for the name of any other file."""
+    """Return the final name of a half-written file, given its temporary name; None for the name of any other file."""
     found = re.fullmatch(r"\.(.+)\.[0-9a-f]+\.tmp", name)
     return None if found is None else found[1]
 
 
 def remove_half_written(folder: Path, name: str | None = None) -> None:
-    """Remove what processes that were killed in `replacing_file` left in a folder, when none is at work there; with
-    `name`, of that file alone."""
+    """Remove files that killed processes left in a folder during `replacing_file`.
+
+    Call it only when nobody writes there. With `name`, only remnants of that file are removed.
+    """
     for path in folder.glob(".*.tmp"):
         whole = name_when_whole(path.name)
         if whole is not None and name in (None, whole):
@@ -174,18 +186,18 @@ def remove_half_written(folder: Path, name: str | None = None) -> None:
 
 
 def previous(folder: Path) -> Path:
-    """The place of the old folder while the new one takes its name."""
+    """Return where the old folder is while the new one takes its name."""
     folder = folder if folder.name else folder.absolute()  # "." has none
     return folder.with_name(f".{folder.name}.old")
 
 
 @contextlib.contextmanager
 def replacing_folder(folder: Path, *, keep_all_but: Container[str] | None = None) -> Iterator[Path]:
-    """An empty temporary folder, which takes the place of `folder` when the block ends without an error.
+    """Yield an empty temporary folder that replaces `folder` if the block ends without an error.
 
-    With `keep_all_but`, whatever lies in the old folder under other names than these moves into the new one; without
-    it, the old folder goes as a whole. One process at a time (module docstring). Raises WriteError where it cannot be
-    written; the old folder is then as it was.
+    With `keep_all_but`, everything in the old folder under other names than these moves into the new one. Without it,
+    the whole old folder is deleted. Only one process at a time may do this (see the module docstring). Raises
+    WriteError if the folder cannot be written; the old folder is then unchanged.
     """
     temporary, old = folder.with_name(f".{folder.name}.new"), previous(folder)
     with writing(folder):
@@ -240,7 +252,7 @@ def _swap(temporary: Path, folder: Path) -> None:
 
 
 def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
-    """Move other files than ours from the old folder, if there is one, to the new."""
+    """Move files that are not ours from the old folder, if there is one, to the new one."""
     if ours is not None and old.exists():
         for entry in list(old.iterdir()):
             if entry.name not in ours and not (folder / entry.name).exists():
@@ -249,19 +261,19 @@ def _move_others(old: Path, folder: Path, ours: Container[str] | None) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within, what the operating system refuses is a WriteError about `path`."""
+    """Turn errors of the operating system inside the block into a WriteError about `path`."""
     try:
         yield
     except OSError as error:
         if isinstance(error.filename, str) and not _is_of(Path(error.filename).absolute(), path.absolute()):
-            raise  # something that the block read
+            raise  # about something that the block read
         raise WriteError(
             f"{path} cannot be written ({error.strerror or error}): make room, or choose a place that can be written to"
         ) from error
 
 
 def _is_of(about: Path, path: Path) -> bool:
-    """Whether `about` is `path`, in it, above it, or the file or folder beside it that is to take its place."""
+    """Return whether `about` is `path`, inside it, above it, or the temporary file or folder that is to replace it."""
     return (
         about.is_relative_to(path)
         or path.is_relative_to(about)
@@ -270,7 +282,7 @@ def _is_of(about: Path, path: Path) -> bool:
 
 
 def _flush(path: Path) -> None:
-    """Have a file's data on disk, or a folder's list of names where the system lets a folder be opened."""
+    """Flush a file's data to disk, or a folder's list of names if the system can open a folder."""
     if path.is_dir() and not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -281,7 +293,10 @@ def _flush(path: Path) -> None:
 
 
 def checksums(folder: Path) -> dict[str, int]:
-    """CRC-32 of every file in a folder, hidden ones apart, by its path within: cheap, and finds what a disk damages."""
+    """Return the CRC-32 of each file in a folder by its path within, except hidden files.
+
+    It is cheap to compute and detects damage by the disk.
+    """
     paths = (path for path in sorted(folder.rglob("[!.]*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): _crc32(path) for path in paths}
 
@@ -296,10 +311,11 @@ def _crc32(path: Path) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for it as long as need be; `on_wait` is called once before that.
+    """Hold the lock file `path` inside the block, waiting as long as necessary.
 
-    The file is made where it is missing and stays. On a file system without locks (some network file systems) it goes
-    on at once: what is written under this lock must be whole even so. Raises WriteError where the file cannot be made.
+    `on_wait` is called once before waiting. The file is created if it is missing, and stays. On a file system without
+    locks (some network file systems), the block runs at once, so what is written under this lock must be complete even
+    then. Raises WriteError if the file cannot be created.
     """
     with contextlib.ExitStack() as stack:
         if not stack.enter_context(trying_lock(path)):
@@ -310,11 +326,11 @@ def locked(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterato
 
 @contextlib.contextmanager
 def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
-    """Hold the lock file `path`, or raise BusyError at once where another process does.
+    """Hold the lock file `path` inside the block, or raise BusyError at once if another process holds it.
 
-    `holder_does` ends the sentence that begins with that process: "is training in runs/x: wait for it". The file is
-    made where it is missing, and removed at the end. Raises WriteError where it cannot be made or the file system has
-    no locks.
+    `holder_does` continues a sentence that begins with the other process: "is training in runs/x: wait for it". The
+    file is created if it is missing, and removed at the end. Raises WriteError if it cannot be created or if the file
+    system has no locks.
     """
     try:
         lock = _acquired(path)
@@ -327,16 +343,16 @@ def locked_or_busy(path: Path, holder_does: str) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError, ValueError):
-            if path.read_text(encoding="utf-8") == _signature():  # no other process made it anew after a move
-                path.unlink()  # while it is held: who waits for it finds that it is gone, and makes its own
+            if path.read_text(encoding="utf-8") == _signature():  # no other process recreated it after a move
+                path.unlink()  # while still held: a waiting process finds it gone and creates its own
         lock.release()
 
 
 @contextlib.contextmanager
 def trying_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
-    """Whether this process holds the lock file `path` within: not where another does, unless this one is to `wait`.
+    """Try to hold the lock file `path` inside the block; yield whether it is held. `wait`: wait for another holder.
 
-    On a file system without locks it does, too (see `locked`). Raises WriteError where the file cannot be made.
+    On a file system without locks, it counts as held (see `locked`). Raises WriteError if the file cannot be created.
     """
     with contextlib.ExitStack() as stack:
         held = True
@@ -353,40 +369,43 @@ def trying_lock(path: Path, *, wait: bool = False) -> Iterator[bool]:
 
 
 def remove_held(path: Path) -> None:
-    """Remove a lock file that this process holds, if it is there: who waits for it makes its own. Windows refuses that;
-    there the file goes when the lock is let go."""
+    """Remove a lock file that this process holds, if it exists; a waiting process creates its own.
+
+    Windows refuses this; there, the file goes when the lock is released.
+    """
     with contextlib.suppress(PermissionError):
         path.unlink(missing_ok=True)
 
 
 def share_lock(path: Path, owner: object) -> None:
-    """Hold the lock file `path` together with others who share it, until `owner` is gone or this process ends.
+    """Share the lock file `path` with other holders until `owner` is garbage-collected or this process ends.
 
-    Nobody can hold it alone meanwhile, and whoever does is waited for. The file is made where it is missing and stays.
-    Where it cannot be shared (on Windows, without locks, where the file cannot be made) it goes on without.
+    Meanwhile no process can hold the lock exclusively, and an exclusive holder is waited for. The file is created if it
+    is missing, and stays. If it cannot be shared (on Windows, without locks, if the file cannot be created), this does
+    nothing.
     """
     with contextlib.suppress(ImportError, OSError):
-        import fcntl  # filelock's shared locks are a database
+        import fcntl  # filelock's shared locks need a database
 
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
-        weakref.finalize(owner, os.close, descriptor).atexit = False  # other threads may still go on
+        weakref.finalize(owner, os.close, descriptor).atexit = False  # other threads may still be working
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def making_lock(place: Path) -> Path:
-    """The lock file that a process holds while it makes a folder, or removes it."""
+    """Return the lock file that a process holds while it creates or removes a folder."""
     return place.with_name(f".{place.name}.lock")
 
 
 def using_lock(place: Path) -> Path:
-    """The lock file that all share which use a folder of the cache."""
+    """Return the lock file that is shared by all processes that use a folder of the cache."""
     return place.with_name(f".{place.name}.used")
 
 
 def lock_holder(path: Path) -> str | None:
-    """Who holds the lock file `path`, such as "process 123 on node7"; None where nobody does.
+    """Return who holds the lock file `path`, such as "process 123 on node7"; None if nobody does.
 
-    Raises OSError where the file is there but cannot be opened.
+    Raises OSError if the file exists but cannot be opened.
     """
     if not path.exists():
         return None
@@ -398,8 +417,8 @@ def lock_holder(path: Path) -> str | None:
 
 
 def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
-    """The lock, acquired; None where another holds it. Raises OSError where the file cannot be locked."""
-    from filelock import FileLock, Timeout  # 50 ms, which most commands need not spend
+    """Acquire and return the lock; None if another process holds it. Raises OSError if the file cannot be locked."""
+    from filelock import FileLock, Timeout  # takes 50 ms, which most commands need not spend
 
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
@@ -413,12 +432,12 @@ def _acquired(path: Path, *, wait: bool = False) -> "BaseFileLock | None":
         except Timeout:
             if path.exists():
                 return None
-    # Others may remove it again and again, but in a folder such as /proc there is never one.
+    # Others may remove the file again and again, but in a folder such as /proc it never exists.
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
 
 
 def _sign(path: Path) -> None:
-    """Write into the held lock file who holds it. Where that fails (on Windows), others do not learn it."""
+    """Write into the held lock file who holds it. If that fails (on Windows), others cannot see who it is."""
     with contextlib.suppress(OSError):
         path.write_text(_signature(), encoding="utf-8")
 

@@ -1,7 +1,7 @@
-"""Helper processes: how they are started, and how they end with the process that started them.
+"""Helper processes: starting them, and ending them together with the process that started them.
 
-A helper is a plain interpreter, which does not run its parent's script or notebook again, so that those need no main
-guard. Messages go through its standard input and output.
+A helper is a plain interpreter that does not run its parent's script or notebook again, so these need no main guard.
+Messages pass through its standard input and output.
 """
 
 import contextlib
@@ -22,18 +22,21 @@ from repose.system.signals import ignore_in_helper_process, killed_by
 OWN_SESSION: Mapping[str, Any] = MappingProxyType(
     {"start_new_session": True, "creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
-"""Options of a process that Ctrl-C in a terminal is not for, but for its parent. Windows has groups instead."""
+"""Options for a process that should not receive Ctrl-C from the terminal, since its parent handles it. Windows uses
+process groups instead."""
 
 
 def helper_command(module: str) -> list[str]:
-    """The command line of a helper that runs `main` of this module, with this process's path of imports."""
+    """Return the command line of a helper that runs `main` of a module, with this process's import path."""
     code = f"import sys; sys.path[:] = sys.argv[2:]; from {module} import main; main()"
     return [sys.executable, "-c", code, str(os.getpid()), *sys.path]
 
 
 def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
-    """Start a helper with pipes to it and these variables in its environment. Raises OSError where the system starts no
-    more processes."""
+    """Start a helper with pipes and with these variables added to its environment.
+
+    Raises OSError if the system cannot start another process.
+    """
     return subprocess.Popen(
         helper_command(module),
         stdin=subprocess.PIPE,
@@ -44,7 +47,7 @@ def start_helper(module: str, **variables: str) -> "subprocess.Popen[bytes]":
 
 
 def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
-    """Close this process's ends of a helper's pipes, even where something could not be written any more."""
+    """Close this process's ends of a helper's pipes, even if the last output could not be written."""
     for pipe in (helper.stdin, helper.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -52,25 +55,26 @@ def close_pipes(helper: "subprocess.Popen[bytes]") -> None:
 
 
 def how_it_ended(code: int) -> str:
-    """How a process with this exit code ended, as the end of a sentence about it."""
+    """Say how a process with this exit code ended, as the end of a sentence about it."""
     return f"was {killed_by(-code)}" if code < 0 else f"ended with exit code {code}"
 
 
 def open_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """A helper calls this first of all: the stream that messages come from, and the one that answers go to.
+    """Set up a helper, as its first action; return the stream of incoming messages and the stream for answers.
 
-    Whatever a library prints goes to stderr from now on, signals are the parent's, and the helper ends with it.
+    From now on, anything that a library prints goes to stderr, signals are left to the parent, and the helper ends when
+    its parent does.
     """
     ignore_in_helper_process()
     end_with_parent(int(sys.argv[1]))
     source, sink = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    with contextlib.suppress(OSError):  # there may be no stderr
+    with contextlib.suppress(OSError):  # stderr may be missing
         os.dup2(2, 1)
     return source, sink
 
 
 def worker_error(error: Exception) -> ReposeError:
-    """What a helper that translates answers where it met an error: one sentence, and of a `ReposeError` itself."""
+    """Turn an exception in a translation helper into its answer: a one-sentence error, or the `ReposeError` itself."""
     if isinstance(error, ReposeError):
         return error
     if (message := user_message(error)) is not None:
@@ -83,10 +87,10 @@ _TRIES = 5
 
 
 def end_with_parent(parent: int, *, remove: Path | None = None) -> None:
-    """From now on this process ends when that parent has ended: one that was killed cannot tell its helpers. It then
-    removes a folder of temporary files, where it has one.
+    """Make this process end when its parent has ended, because a killed parent cannot tell its helpers.
 
-    Not on Windows, where the parent of an environment's Python is a launcher: helpers end with their standard input.
+    The folder of temporary files `remove`, if given, is deleted first. Does nothing on Windows, where the parent of a
+    virtual environment's Python is a launcher; helpers there end when their standard input closes.
     """
     if os.name == "nt":
         return
@@ -95,7 +99,7 @@ def end_with_parent(parent: int, *, remove: Path | None = None) -> None:
         while os.getppid() == parent:
             time.sleep(1.0)
         if remove is not None:
-            for _ in range(_TRIES):  # the main thread may be writing into it
+            for _ in range(_TRIES):  # the main thread may still write into it
                 shutil.rmtree(remove, ignore_errors=True)
         os._exit(1)
 

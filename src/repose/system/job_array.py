@@ -1,4 +1,4 @@
-"""Jobs of an array, such as SLURM's: each of N takes its part of the work, and none asks another."""
+"""Job arrays, such as SLURM's: each of N jobs takes its part of the work without asking the others."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -9,8 +9,10 @@ T = TypeVar("T")
 
 
 def every_nth(items: Sequence[T], shard: str | None) -> Sequence[T]:
-    """The items of shard "I/N": every N-th, from the I-th (counted from 0). None stands for all. Raises ConfigError for
-    another form."""
+    """Return the items of shard "I/N": every N-th item, starting with the I-th (counted from 0). None means all items.
+
+    Raises ConfigError for any other form.
+    """
     if shard is None:
         return items
     index, slash, number = shard.partition("/")

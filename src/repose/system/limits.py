@@ -1,6 +1,6 @@
-"""How much of this machine a container or a batch system grants: cores and memory, from its control groups.
+"""Read how many cores and how much memory a container or batch system grants, from the process's control groups.
 
-In a container with two of 64 cores, the operating system still says 64. See
+In a container with two of 64 cores, the operating system still reports 64. See
 https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/admin-guide/cgroup-v1/index.html.
 """
 
@@ -10,32 +10,35 @@ from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
 _NO_LIMIT = 1 << 60
-"""Bytes: more is how version 1 says that there is no limit."""
+"""Bytes; version 1 states a larger number if there is no limit."""
 
 
 def granted_cores(root: Path = _ROOT) -> int | None:
-    """Cores' worth of time that this process may use, a part of one counted as one; None where there is no limit.
+    """Return how many cores' worth of CPU time this process may use, rounded up; None if there is no limit.
 
-    `root` is the folder that `proc` and `sys` lie in.
+    `root` is the folder that contains `proc` and `sys`.
     """
     quotas = [_quota(group) for group in _groups(root, "cpu")]
     return min((max(1, math.ceil(quota)) for quota in quotas if quota is not None), default=None)
 
 
 def granted_bytes(root: Path = _ROOT) -> int | None:
-    """Memory that this process may use; None where there is no limit. `root` as for `granted_cores`."""
+    """Return the memory in bytes that this process may use; None if there is no limit.
+
+    `root`: as for `granted_cores`.
+    """
     limits = [
         _number(group / name)
         for group in _groups(root, "memory")
-        for name in ("memory.max", "memory.limit_in_bytes")  # of version 2, of version 1
+        for name in ("memory.max", "memory.limit_in_bytes")  # version 2, version 1
     ]
     return min((limit for limit in limits if limit is not None and 0 < limit < _NO_LIMIT), default=None)
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the control groups that this process is in, and of those around them: each may set a limit.
+    """Yield the folders of this process's control groups and of all groups around them, since each may set a limit.
 
-    In a container, the folder of the innermost one often is the root of what can be seen; the others are missing then.
+    In a container, the innermost group's folder is often the root of what is visible; the others are then missing.
     """
     for line in _text(root / "proc" / "self" / "cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -53,7 +56,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _quota(group: Path) -> float | None:
-    """Of one group, cores' worth of time."""
+    """Return one group's limit in cores' worth of CPU time; None if it has no limit."""
     total, _, period = _text(group / "cpu.max").partition(" ")  # version 2: "max 100000" or "150000 100000"
     if not period:
         total, period = _text(group / "cpu.cfs_quota_us"), _text(group / "cpu.cfs_period_us")  # version 1: -1 or 150000

@@ -1,6 +1,6 @@
-"""SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a cluster's warning) as requests to stop.
+"""Handling of the stop signals: SIGINT, SIGTERM, SIGHUP and SIGUSR1 (a cluster's warning).
 
-Outside the main thread Python allows no handlers; there, nothing is handled.
+Python allows signal handlers in the main thread only; in other threads, nothing is handled.
 """
 
 import contextlib
@@ -13,11 +13,11 @@ _SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGHUP
 _BUT_CTRL_C = tuple(number for number in _SIGNALS if number != signal.SIGINT)
 Handler = Callable[[int, FrameType | None], None]
 ASKED = "stop"
-"""What stands for a signal's name where a program asks its own training to stop."""
+"""Used instead of a signal's name when a program asks its own training to stop."""
 
 
 class Interrupted(BaseException):
-    """One of these signals came where work ends at once; `name` says which."""
+    """A stop signal that ends the work at once; `name` is the signal's name."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -26,7 +26,7 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Within, these signals raise Interrupted, so that what is half done is cleaned up as after Ctrl-C."""
+    """Make the stop signals raise Interrupted inside the block, so that work is cleaned up as after Ctrl-C."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interrupted(signal.Signals(number).name)
@@ -37,8 +37,10 @@ def interruptible() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within, the first of these signals but Ctrl-C, which Python knows, raises Interrupted; a further one ends the
-    process at once, as without this."""
+    """Make the first stop signal raise Interrupted inside the block; a second one ends the process at once, as usual.
+
+    Ctrl-C is left to Python.
+    """
 
     def end(number: int, _frame: FrameType | None) -> None:
         for other in _BUT_CTRL_C:
@@ -52,7 +54,7 @@ def ended_by_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
-    """Within, the first of these signals sets `stop`; a further SIGINT, as of Ctrl-C pressed twice, calls `now`."""
+    """Make the first stop signal set `stop` inside the block; a later SIGINT, as from a second Ctrl-C, calls `now`."""
 
     def ask(number: int, _frame: FrameType | None) -> None:
         if stop.is_set() and number == signal.SIGINT:
@@ -65,7 +67,10 @@ def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
-    """Within, these signals, or some of them, call `handler`. A hangup that is ignored, as under nohup, stays so."""
+    """Make all stop signals, or those in `numbers`, call `handler` inside the block.
+
+    SIGHUP stays ignored if it was ignored before, as under nohup.
+    """
     before = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in numbers}
@@ -75,7 +80,7 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -
             signal.signal(number, handler)
     try:
         if before and hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # in a process begun in `holding_back_signals`
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # in a process started inside `holding_back_signals`
         yield
     finally:
         for number, old in before.items():
@@ -84,12 +89,15 @@ def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -
 
 @contextlib.contextmanager
 def holding_back_signals() -> Iterator[None]:
-    """Processes started within get these signals when they enter `handled_by`: none dies of one while it imports."""
+    """Hold back stop signals from processes started inside the block until they enter `handled_by`.
+
+    Otherwise a signal could kill a process while it still imports modules.
+    """
     before = None
     if hasattr(signal, "pthread_sigmask"):
         from multiprocessing import resource_tracker
 
-        resource_tracker.ensure_running()  # whose start, with the first process, lets SIGINT and SIGTERM through again
+        resource_tracker.ensure_running()  # its start, with the first process, would unblock SIGINT and SIGTERM again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
@@ -99,9 +107,9 @@ def holding_back_signals() -> Iterator[None]:
 
 
 class StopSignals(contextlib.ExitStack):
-    """While entered, remembers the first of these signals instead of dying of it.
+    """A context that records the first stop signal, which then does not end the process.
 
-    A second SIGINT is not held back: whoever presses Ctrl-C twice means now. `stop` is a request without a signal,
+    A second SIGINT is not held back: pressing Ctrl-C twice means now. The event `stop` is a request without a signal,
     which any thread can make.
     """
 
@@ -112,7 +120,7 @@ class StopSignals(contextlib.ExitStack):
 
     @property
     def received(self) -> str | None:
-        """Name of the first signal that came, or "stop" where only the event asks; None where nothing does."""
+        """Name of the first signal received, or "stop" if only the event is set; None if neither."""
         is_asked = self._stop is not None and self._stop.is_set()
         return self._first or (ASKED if is_asked else None)
 
@@ -128,12 +136,12 @@ class StopSignals(contextlib.ExitStack):
 
 
 def ignore_in_helper_process() -> None:
-    """Leave these signals, which often reach all processes of a group, to the process that started this one."""
+    """Ignore the stop signals except SIGTERM: they often reach a whole process group, and the parent handles them."""
     for number in _SIGNALS:
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
 
 
 def killed_by(number: int) -> str:
-    """How a process ended that this signal ended. A system that runs out of memory sends SIGKILL."""
+    """Say how a process ended that was killed by this signal. A system that runs out of memory sends SIGKILL."""
     return f"killed by signal {number}" + " (out of memory?)" * (number == getattr(signal, "SIGKILL", 9))

@@ -1,6 +1,6 @@
-"""What the terminal shows: sentences on stderr, tables on stdout, and no character that would move the cursor.
+"""Terminal output: sentences on stderr, tables on stdout, and no character that would move the cursor.
 
-File names, settings and reasons of errors are other people's text. Here, and nowhere else, it is made fit to be seen.
+File names, settings and error messages may contain arbitrary text. Only this module makes it safe to print.
 """
 
 import contextlib
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line and paragraph separators, what turns the direction of writing, and bytes of file names that
-are not UTF-8."""
+"""Control characters, line and paragraph separators, marks that change the writing direction, and surrogates from file
+names that are not UTF-8."""
 
 
 _LEAST = 20
-"""Columns of the terminal in which text that is folded can be read."""
+"""Fewest terminal columns in which folded text is readable."""
 
 
 def printable(text: str) -> str:
-    r"""Text on one line, its control characters written out: ESC as \x1b, a line break as \n."""
+    r"""Return the text on one line, with control characters escaped: ESC as \x1b, a line break as \n."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def shortened(text: str, width: int) -> str:
-    """Printable text in so many columns of a terminal, with an ellipsis where it is cut."""
+    """Return the text, made printable, in at most `width` columns of a terminal; an ellipsis shows where it is cut."""
     from rich.cells import cell_len, set_cell_size
 
     shown = printable(text)
@@ -40,8 +40,8 @@ def shortened(text: str, width: int) -> str:
 
 
 def quoted(argument: object) -> str:
-    """An argument of a command that is shown, as the system's command line wants it."""
-    if os.name == "nt":  # whose cmd knows no single quotes, and whose paths have backslashes
+    """Quote an argument of a command shown to the user, as the system's shell needs it."""
+    if os.name == "nt":  # cmd has no single quotes, and Windows paths contain backslashes
         import subprocess
 
         return subprocess.list2cmdline([str(argument)])
@@ -49,30 +49,33 @@ def quoted(argument: object) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in words, short."""
+    """Format a time in a short form."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def counted(number: float, noun: str) -> str:
-    """So many of these, "1 pair", "2,000 pairs" and "1.5 hours"."""
+    """Format a number with its noun: "1 pair", "2,000 pairs" and "1.5 hours"."""
     shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{shown} {noun}{'' if number == 1 else 's'}"
 
 
 def reasons(counts: Mapping[str, int]) -> str:
-    """Each reason with how often it held: "too long: 1,200, blank line: 3"."""
+    """List reasons with their counts: "too long: 1,200, blank line: 3"."""
     return ", ".join(f"{reason}: {number:,}" for reason, number in counts.items())
 
 
 Say = Callable[[str], None]
-"""What takes sentences for people: `say`, or another."""
+"""A function that takes sentences for users: `say`, or a substitute."""
 
 
 def say(sentence: str) -> None:
-    """A line on stderr, at once; none where that cannot be written, as on a full disk: the work itself goes on."""
-    if sys.stderr is None:  # closed from the start; `print` would take stdout
+    """Print a line on stderr at once.
+
+    If it cannot be written, as on a full disk, it is dropped, and the work goes on.
+    """
+    if sys.stderr is None:  # closed from the start; `print` would use stdout
         return
     with contextlib.suppress(OSError):
         print(printable(sentence), file=sys.stderr, flush=True)
@@ -86,9 +89,10 @@ def make_table(
     title: str | None = None,
     lines: bool = False,
 ) -> "Table":
-    """A table with these columns; a row that is None draws a line. Columns numbered in `right` are numbers.
+    """Return a table with these columns; a row that is None draws a line.
 
-    `lines` draws one between any two rows. What is too long for its column is folded.
+    Columns numbered in `right` are numbers, aligned to the right. `lines` draws a line between any two rows. Text that
+    is too long for its column is folded.
     """
     from rich.table import Table
     from rich.text import Text
@@ -107,9 +111,9 @@ def make_table(
 
 @dataclass(frozen=True)
 class Fitted:
-    """A table as wide as the terminal at most: names in its first column whole where half of the width is enough.
+    """A table at most as wide as the terminal. Names in its first column stay whole if half of the width is enough.
 
-    Where its numbers have no room beside each other, it is several tables, each with the columns before the first
+    If its numbers do not fit next to each other, it becomes several tables, each with the columns before the first
     number.
     """
 
@@ -142,7 +146,7 @@ def _fitted(table: "Table", width: int) -> "list[Table]":
 
 
 def _widened(part: Sequence[int], least: Sequence[int], whole: Sequence[int], width: int) -> dict[int, int]:
-    """The widths of a part's columns, from the first on as wide as they would be while there is room."""
+    """Widen a part's columns, from the first on, up to the width of their content while there is room."""
     widths = {place: least[place] for place in part}
     for place in part:
         room = width - _with_borders(list(widths.values()))
@@ -151,7 +155,7 @@ def _widened(part: Sequence[int], least: Sequence[int], whole: Sequence[int], wi
 
 
 def _part(table: "Table", places: Sequence[int], widths: Mapping[int, int], *, first: bool = True) -> "Table":
-    """Some of a table's columns, with these widths; the title stands above the `first` part alone."""
+    """Return some of a table's columns, with these widths; only the `first` part has the title."""
     from rich.table import Table
 
     made = Table(show_lines=table.show_lines, title=table.title if first else None, title_justify="left")
@@ -174,8 +178,10 @@ def _with_borders(widths: Sequence[int]) -> int:
 
 
 def show(*parts: "Table | str", width: int = 160) -> None:
-    """Tables and lines on stdout. A file or pipe has no width: tables have `width` columns there, so that little is
-    folded, and lines stay whole."""
+    """Print tables and lines on stdout.
+
+    A file or pipe has no width: there, tables have `width` columns, so that little is folded, and lines stay whole.
+    """
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
