@@ -1,8 +1,9 @@
 """An experiment: corpus, tokenizer, architecture, training recipe and decoding, as frozen dataclasses.
 
-Everything that can be set is a field here, with its unit in the line under it; `repose.config.file` reads
-these from TOML and the command line. The digest of what can move a training's numbers is made in
-`repose.config.run_id`. This module imports no torch.
+Every setting is a field here, with its explanation and unit in the string below it. These strings are shown to users:
+`repose.config.file` writes them into experiment files, and reads settings from TOML and the command line.
+`repose.config.run_id` makes the digest of everything that can change a training's numbers. This module imports no
+torch.
 """
 
 import dataclasses
@@ -21,20 +22,20 @@ from repose.system.token_ids import MOST_TOKENS, check_tag
 DEFAULT_PRESET = "reinforced"
 
 MAX_BEAM_SIZE = 1000
-"""Rows of a decoding grow with it: a wider beam is a slip of the keyboard or an attempt to exhaust memory."""
+"""The rows of a decoding batch grow with it: a wider beam is a typing error or an attempt to exhaust memory."""
 MAX_LENGTH_PENALTY = 10.0
-"""The most that GNMT's alpha may be: it is below 1 where it is of any use, and far above 10 it overflows a float."""
+"""The largest alpha of GNMT's length penalty: useful values are below 1, and values far above 10 overflow a float."""
 MAX_TRAINING_BATCH = 10**7
-"""Target tokens, or sentences, of an update, which are more than any training uses; beyond, it is such a slip, too."""
+"""Target tokens, or sentences, of an update: more than any training uses. A larger number is a typing error, too."""
 MAX_DECODING_BATCH = 10**5
-"""Sentences of a batch that is decoded, likewise."""
+"""Sentences decoded in one batch; limited for the same reasons."""
 MAX_EXTRA_TOKENS = 10**5
-"""Tokens beyond the source's length, likewise."""
+"""Tokens that a translation may have beyond the source's length; limited for the same reasons."""
 LENGTH_PENALTY = 0.6
-"""Wu et al. (2016), Vaswani et al. (2017)."""
+"""The value of Wu et al. (2016) and Vaswani et al. (2017)."""
 AtLeastZero = Annotated[int, Field(ge=0, le=1 << 53)]
-VocabSize = Annotated[int, Field(ge=5, le=MOST_TOKENS)]  # four reserved tokens and something to say
-Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # what torch's generators take
+VocabSize = Annotated[int, Field(ge=5, le=MOST_TOKENS)]  # four reserved tokens and one more
+Seed = Annotated[int, Field(ge=0, le=2**64 - 1)]  # the seeds that torch's generators accept
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 NotNegative = Annotated[float, Field(ge=0.0)]
 Files = tuple[str, ...]
@@ -43,16 +44,16 @@ Keep = Literal["last", "best"]
 
 
 def _pairs_or_share(value: Any, info: ValidationInfo) -> int | float:
-    """Refuses in one sentence what is neither; pydantic alone would complain once for each."""
+    """Raise one ConfigError for a value that is neither; pydantic alone would complain once per type."""
     number = int(value) if isinstance(value, float) and value.is_integer() else value
-    least = 0 if info.field_name == "held_out_test" else 1  # there is always something to validate on
+    least = 0 if info.field_name == "held_out_test" else 1  # validation always needs at least one pair
     if (isinstance(number, int) and number >= least) or (isinstance(number, float) and 0.0 < number < 1.0):
         return number
     raise ConfigError(f"corpus.{info.field_name} should be a number of pairs (500) or a share (0.05), not {value!r}")
 
 
 PairsOrShare = Annotated[int | float, BeforeValidator(_pairs_or_share)]
-"""Sentence pairs: so many, or, below 1, this share of all."""
+"""A number of sentence pairs, or, below 1, a share of all pairs."""
 
 
 def _language(value: str, info: ValidationInfo) -> str:
@@ -64,21 +65,28 @@ Language = Annotated[str, AfterValidator(_language)]
 
 @dataclasses.dataclass(frozen=True)
 class TaskSettings:
-    """What of an experiment's settings a task reads; what else there is to a task is its module in `repose.tasks`."""
+    """How a task uses the settings of an experiment.
+
+    Everything else about a task is in its module in `repose.tasks`.
+    """
 
     limits: tuple[str, ...]
-    """Fields of `training` that bound what its model reads."""
+    """Fields of `training` that limit how much text the task's model reads."""
     translates: bool = False
-    """Whether it reads sentence pairs, with a vocabulary for each language, and writes translations."""
+    """Whether the task reads sentence pairs, with a vocabulary for each language, and writes translations."""
     predicts_tokens: bool = True
-    """Whether its model predicts tokens that it also reads, so that one that looks ahead sees what it is to predict."""
+    """Whether the model predicts tokens that it also reads, so that a model that looks ahead sees what it should
+    predict."""
     lacks: tuple[str, ...] = ()
-    """Fields of the architecture that are of a part that its model does not have."""
+    """Fields of the architecture that belong to a part that the task's model does not have."""
     refuses: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """`section.field` of settings that it has no use for, and what to do where one is not at its default."""
+    """Settings (`section.field`) that the task does not use, and what to do if one is not at its default."""
 
     def looks_ahead(self, architecture: Architecture) -> bool:
-        """Whether a model of this architecture sees tokens that it is to predict, so that its losses mean nothing."""
+        """Return whether a model of this architecture sees tokens that it should predict.
+
+        Its losses then mean nothing.
+        """
         return architecture.looks_ahead and self.predicts_tokens
 
 
@@ -116,7 +124,7 @@ TASK_SETTINGS: Mapping[str, TaskSettings] = {
         },
     ),
 }
-"""Every task that can be trained."""
+"""The settings of every task that can be trained."""
 
 
 def _known_task(name: str) -> str:
@@ -131,17 +139,17 @@ _CONFIG = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
 Tag = Annotated[str, AfterValidator(check_tag)]
-"""The name of a token that stands before the sources of a corpus (`repose.data.tags`)."""
+"""The name of a token put before the sources of a corpus (`repose.data.tags`)."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class FurtherCorpus:
-    """Pairs that are trained on beside those of the corpus: of a related language, a domain, or another direction."""
+    """A further corpus to train on: pairs of a related language, another domain, or another direction."""
 
     train: Files
     """Two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
     tag: Tag
-    """What the model reads before their sources; the target language where the directions differ."""
+    """Tag that the model reads before the sources; the target language if the directions differ."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
@@ -355,7 +363,7 @@ class TrainingConfig:
             )
 
     def warmup_warning(self, total_updates: int | None) -> str | None:
-        """What is to be said of a training that ends before its rate has reached the peak; None of others."""
+        """Return a warning if the training ends before its learning rate reaches the peak, else None."""
         is_shortened = self.schedule == "linear" and (self.updates, self.epochs) != (None, None)
         if self.warmup_share is not None or is_shortened or total_updates is None:
             return None
@@ -388,11 +396,11 @@ class DecodingConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class Experiment:
-    """Everything that defines a training and its measurement. The default architecture is `reinforced`.
+    """Everything that defines a training and its evaluation. The default architecture is `reinforced`.
 
     Sections may be given as tables: Experiment(corpus={"train": ["corpus.pt", "corpus.en"]}, training={"epochs": 5}).
-    What is left out has the papers' values, such as 4,000 updates of warm-up, which are too many for a small corpus:
-    `repose.train` with `settings` begins with the recipe for so many pairs instead. Making one raises
+    Settings that are left out have the papers' values, such as 4,000 updates of warm-up, which are too many for a small
+    corpus. `repose.train` with `settings` starts from the recipe for the corpus's size instead. Raises
     pydantic.ValidationError (a ValueError) for an unknown value or field.
     """
 
@@ -453,13 +461,16 @@ class Experiment:
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether the model sees tokens that it is to predict, so that its losses mean nothing."""
+        """Whether the model sees tokens that it should predict, so that its losses mean nothing."""
         return TASK_SETTINGS[self.training.task].looks_ahead(self.architecture)
 
     @property
     def positions_warning(self) -> str | None:
-        """What is to be said of a policy's small table that is enlarged to more positions than the paper's 256 (arXiv
-        2310.10930, 3.3) and than sentences have; None of others."""
+        """A warning if the table of the policy's positions is enlarged far beyond what sentences need; None otherwise.
+
+        It warns above the paper's 256 positions (arXiv 2310.10930, 3.3) and above twice the length limits of the
+        training.
+        """
         a, limits = self.architecture, (self.training.max_src_tokens, self.training.max_tgt_tokens)
         if a.positions != "policy" or a.max_length <= max(256, 2 * max(limits)):
             return None
@@ -471,7 +482,7 @@ class Experiment:
 
 
 SECTIONS: Mapping[str, Any] = {field.name: field.type for field in dataclasses.fields(Experiment)}
-"""The classes above by the names of their sections."""
+"""The classes above, by the names of their sections."""
 
 PATHS = frozenset(
     {"corpus.train", "corpus.valid", "corpus.test", "corpus.synthetic", "tokenizer.src_file", "tokenizer.tgt_file"}

@@ -1,10 +1,10 @@
 """Experiments from TOML files, presets and the command line, with the origin of every value; as TOML and as JSON.
 
-Layers, each over the one before: defaults, preset, file, `--preset`, `--set section.field=value`. A layer that names a
-preset replaces the whole architecture of the layers before it; a layer that names ready tokenizer files takes back the
-settings of tokenizers that were to be trained; one that sets `training.warmup_updates` takes back `warmup_share`, which
-would replace it. TOML has no null: "none" stands for a setting that is not set. Paths in a file are relative to the
-file's folder, on the command line to the current folder.
+Each layer overrides the ones before it: defaults, preset, file, `--preset`, `--set section.field=value`. A layer that
+names a preset replaces the whole architecture of earlier layers. A layer that names ready tokenizer files discards the
+settings of tokenizers that were to be trained. A layer that sets `training.warmup_updates` discards `warmup_share`,
+which would replace it. TOML has no null, so "none" stands for a setting that is not set. Paths in a file are relative
+to the file's folder, paths on the command line to the current folder.
 """
 
 import dataclasses
@@ -30,8 +30,8 @@ from repose.system.errors import ConfigError, unknown
 
 Table = Mapping[str, Any]
 
-_MAX_FILE_BYTES = 1 << 20  # an experiment file; anything larger is another file, named by mistake
-_MAX_KEY_PARTS = 50  # tomllib takes memory for the square of the dots in a key
+_MAX_FILE_BYTES = 1 << 20  # an experiment file is smaller: anything larger was named by mistake
+_MAX_KEY_PARTS = 50  # tomllib's memory grows with the square of the dots in a key
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}")
 
 _EXPECTED = {
@@ -49,7 +49,7 @@ _EXPECTED = {
     "bool_parsing": "true or false",
     "string_type": "text",
 }
-"""What a setting should be, by the type of pydantic's error, with the error's context filled in."""
+"""What a setting should be, by the type of pydantic's error; the error's context is filled in."""
 
 
 class Origin(NamedTuple):
@@ -57,14 +57,14 @@ class Origin(NamedTuple):
 
     kind: Literal["default", "preset", "file", "model", "command line"]
     name: str = ""
-    """The name of the preset, the file or the model directory."""
+    """Name of the preset, the file or the model directory."""
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}".rstrip()
 
     @property
     def place(self) -> str:
-        """The origin as the beginning of a sentence about a mistake: nothing for what the caller has just given."""
+        """The origin as the beginning of a sentence about a mistake; empty for values that the caller just gave."""
         return "" if self == COMMAND_LINE else f"{self.name or self.kind}: "
 
 
@@ -82,24 +82,24 @@ class Loaded(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Settings of one origin: section -> field -> value as written; `architecture` may hold `preset`."""
+    """Settings of one origin: section -> field -> value as written; `architecture` may contain `preset`."""
 
     tables: Table
     source: Origin
     folder: Path
     grid: Any = None
-    """A file's table [grid], which `repose.grids.grid` reads; None where it has none."""
+    """The table [grid] of a file, which `repose.grids.grid` reads; None if there is none."""
     search: Any = None
-    """A file's table [search], which `repose.search.file` reads."""
+    """The table [search] of a file, which `repose.search.file` reads; None if there is none."""
 
 
 class ModelLayers(NamedTuple):
     """Settings that come with a model that training starts from."""
 
     under: Layer
-    """What an experiment file may change."""
+    """Settings that an experiment file may override."""
     over: Layer
-    """What the weights fix, over the file's."""
+    """Settings that the weights determine; they override the file's."""
 
 
 def load(
@@ -111,17 +111,17 @@ def load(
     overrides: Sequence[str] = (),
     model: ModelLayers | None = None,
 ) -> Loaded:
-    """The experiment of a TOML file, or of a shipped experiment's name, with what the command line sets over it.
+    """Load an experiment from a TOML file, or a shipped one by name, with the command line's settings on top.
 
-    That is a preset, training files, synthetic ones, and `--set` strings; `model`: what comes with the model to start
-    from. Raises ConfigError, with one sentence, for whatever cannot be read or used.
+    The command line may give a preset, training files, synthetic ones, and `--set` strings. `model`: settings that come
+    with the model to start from. Raises ConfigError, with one sentence, for anything that cannot be read or used.
     """
     if model is not None and preset is not None:
         raise ConfigError(f"a training that starts from a model keeps its architecture: leave out preset {preset}")
     tables: list[Table] = [] if preset is None else [{"architecture": {"preset": preset}}]
     for name, given in (("train", train), ("synthetic", synthetic)):
         tables += [{"corpus": {name: [str(file) for file in given]}}] if given else []
-    # One layer, so that the order of --set strings does not matter; the last of two for one field wins.
+    # One layer, so that the order of --set strings does not matter. If two set the same field, the last one wins.
     tables.append(parse_overrides(overrides))
     unused = [name for name in tables[-1].get("tokenizer", {}) if name in UNUSED_WITH_READY_TOKENIZER]
     if model is not None and unused:
@@ -134,7 +134,7 @@ def load(
 
 @functools.cache
 def shipped() -> tuple[str, ...]:
-    """Names of the experiments that come with the package."""
+    """Return the names of the experiments that ship with the package."""
     folder = files("repose").joinpath("experiments")
     names = [entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")]
     known = {*SECTIONS, "grid", "search"}
@@ -142,12 +142,12 @@ def shipped() -> tuple[str, ...]:
 
 
 def to_json(experiment: Experiment) -> str:
-    """The resolved experiment as JSON, sections as objects."""
+    """Return the resolved experiment as JSON, with sections as objects."""
     return json.dumps(dataclasses.asdict(experiment), indent=2, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str, source: str = "config.json") -> Experiment:
-    """The experiment that `to_json` wrote. `source` names it in errors (ConfigError)."""
+    """Return the experiment that `to_json` wrote. `source` is its name in errors (ConfigError)."""
     try:
         tables = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -162,13 +162,13 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
 
 
 def resolve(layers: Sequence[Layer]) -> Loaded:
-    """Lay the layers over the defaults; remember who set what."""
+    """Apply the layers on top of the defaults, and record the origin of each value."""
     values: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
     sources: dict[str, Origin] = {}
     base = DEFAULT_PRESET
 
     def take_back(section: str, fields: Sequence[str]) -> None:
-        """Forget what earlier layers set."""
+        """Discard what earlier layers set."""
         for field in fields:
             values[section].pop(field, None)
             sources.pop(f"{section}.{field}", None)
@@ -179,7 +179,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
         if new_base is not None:
             if not isinstance(new_base, str):
                 raise ConfigError(f"{layer.source.place}architecture.preset should be a name, not {new_base!r}")
-            preset_architecture(new_base)  # which refuses a name that is unknown
+            preset_architecture(new_base)  # raises ConfigError for an unknown name
             if new_base != base:
                 take_back("architecture", list(values["architecture"]))
             base = new_base
@@ -202,7 +202,7 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
 
 
 def _check_names(tables: Table, source: Origin) -> None:
-    """Refuse sections and fields that do not exist."""
+    """Raise ConfigError for sections and fields that do not exist."""
     for section, table in tables.items():
         if section not in SECTIONS:
             raise ConfigError(f"{source.place}{unknown('section', section, list(SECTIONS))}")
@@ -217,7 +217,7 @@ def _check_names(tables: Table, source: Origin) -> None:
 
 
 def _as_written(name: str, value: Any, layer: Layer) -> Any:
-    """A TOML value as the field takes it: "none" as None, one path as a list of one, paths made absolute."""
+    """Convert a TOML value for its field: "none" to None, a single path to a list, and paths to absolute ones."""
     optional, text = _takes(name, type(None)), _takes(name, str)
     if optional and value == "none":
         return None
@@ -228,7 +228,7 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
         return _further_corpora(value, layer)
     if name not in PATHS:
         return value
-    if value == "none" and not text:  # a list, which is empty where nothing is set
+    if value == "none" and not text:  # a list of paths is empty if it is not set
         return []
     paths = value if isinstance(value, list) and not text else [value]
     if not all(isinstance(path, str) and path for path in paths):
@@ -243,12 +243,12 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
 
 
 def paths_made_absolute(value: Any, folder: Path) -> Any:
-    """A path, or a list of them, that are relative to `folder`; those of the tables of `corpus.also`, too."""
+    """Make paths absolute that are relative to `folder`: one path, a list, or those in the tables of `corpus.also`."""
     return _each_path(value, lambda path: str(folder.joinpath(_expanded(path)).absolute()))
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:
-    """The value of such a setting, with each of its paths changed."""
+    """Apply `change` to each path in the value of a setting: one path, a list, or the tables of `corpus.also`."""
     if isinstance(value, dict):
         return {name: _each_path(one, change) if name == "train" else one for name, one in value.items()}
     if isinstance(value, list | tuple):
@@ -257,7 +257,7 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def _expanded(path: Path | str) -> Path:
-    """With the home of "~" or "~somebody" in its place."""
+    """Replace "~" or "~somebody" at the beginning of a path with the home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -265,7 +265,7 @@ def _expanded(path: Path | str) -> Path:
 
 
 def _further_corpora(value: Any, layer: Layer) -> Any:
-    """The tables of `corpus.also`, their files made absolute."""
+    """Convert the tables of `corpus.also`, with their files made absolute."""
     tables = [value] if isinstance(value, dict) else value
     if not isinstance(tables, list | tuple) or not all(isinstance(table, dict) for table in tables):
         raise ConfigError(
@@ -281,7 +281,7 @@ def _further_corpora(value: Any, layer: Layer) -> Any:
 
 
 def _takes(name: str, kind: type) -> bool:
-    """Whether the annotation of `section.field` admits a value of that type."""
+    """Return whether the annotation of `section.field` allows values of this type."""
     section, field = name.split(".")
     annotation = field_infos(section)[field].annotation
     parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
@@ -289,7 +289,7 @@ def _takes(name: str, kind: type) -> bool:
 
 
 def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], source: Origin) -> Experiment:
-    """The experiment of these values; pydantic's errors become one sentence."""
+    """Create the experiment from these values; pydantic's errors become one sentence."""
     sections: dict[str, Any] = {}
     try:
         for section, cls in SECTIONS.items():
@@ -301,12 +301,12 @@ def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], s
 
 
 def _no_number(name: str, value: Any) -> Any:
-    """A boolean as text where a number is wanted, since pydantic would read true as 1."""
+    """Turn a boolean into text if a number is expected, since pydantic would read true as 1."""
     return str(value).lower() if isinstance(value, bool) and not _takes(name, bool) else value
 
 
 def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin], source: Origin) -> ConfigError:
-    """pydantic's first error as a ConfigError, with the number of the others."""
+    """Turn pydantic's first error into a ConfigError that also says how many more there are."""
     first, *others = error.errors(include_url=False)
     context = {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in first.get("ctx", {}).items()}
     if isinstance(cause := context.get("error"), ConfigError):
@@ -324,13 +324,13 @@ def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Or
 
 
 def field_infos(section: str) -> dict[str, FieldInfo]:
-    """Name -> pydantic's knowledge of a section's field: annotation, description."""
+    """Return pydantic's information about a section's fields by name: annotation, description."""
     infos: dict[str, FieldInfo] = vars(SECTIONS[section])["__pydantic_fields__"]
     return infos
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`section.field=value` strings as tables. A value is TOML where it can be, else a bare string."""
+    """Parse strings `section.field=value` into tables. A value is read as TOML if possible, else as a bare string."""
     tables: dict[str, dict[str, Any]] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
@@ -350,18 +350,18 @@ def _parse_value(section: str, field: str, text: str) -> Any:
         parsed = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         if f"{section}.{field}" in PATHS and text.startswith("[") and text.endswith("]"):
-            return [path.strip().strip("\"'") for path in text[1:-1].split(",")]  # a shell has taken the quotes away
+            return [path.strip().strip("\"'") for path in text[1:-1].split(",")]  # a shell has removed the quotes
         return text
     value = parsed["value"]
     known = section in SECTIONS and field in field_infos(section)
     wants_text = known and (_takes(f"{section}.{field}", str) or f"{section}.{field}" in PATHS)
-    # "2024" is a number in TOML, but a file or a field may be called so. A second key came from a line break.
+    # "2024" is a number in TOML, but a file or a field may have that name. A second key comes from a line break.
     is_text = len(parsed) > 1 or (wants_text and not isinstance(value, str | list))
     return text if is_text else value
 
 
 def file_layer(path: Path | str) -> Layer:
-    """An experiment file, or the shipped experiment of that name where there is no such file."""
+    """Read an experiment file, or the shipped experiment of that name if there is no such file."""
     file = _expanded(path)
     name = str(path)
     looks_like_name = file.name == name and not file.suffix
@@ -391,7 +391,7 @@ def _read_shipped(name: str) -> bytes:
 
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:
-    """TOML as tables; what is wrong with it as one sentence with the line."""
+    """Parse TOML into tables. Raises ConfigError, with the line if it is known, for invalid content."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -402,7 +402,7 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} has a key of more than {_MAX_KEY_PARTS} parts at line {line}: check the file")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a bare ValueError
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
         raise ConfigError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}") from error
 
 
@@ -410,7 +410,7 @@ def _parse(data: bytes, name: str) -> dict[str, Any]:
 
 
 def format_config(loaded: Loaded) -> str:
-    """Every setting as a line of TOML, each with where its value came from (`--print-config`)."""
+    """Format every setting as a line of TOML with the origin of its value (`--print-config`)."""
     lines = []
     for section in SECTIONS:
         lines.append(f"[{section}]")
@@ -424,9 +424,9 @@ def format_config(loaded: Loaded) -> str:
 
 
 def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
-    """An experiment file with every setting explained: chosen ones live, the others commented out at their value.
+    """Format an experiment file that explains every setting. Settings that nobody has chosen are commented out.
 
-    Loading it gives the same experiment. `folder` is where the file will lie: paths within it are written
+    Loading it gives the same experiment. `folder` is where the file will be stored: paths inside it are written
     relative to it, so that the folder can be moved.
     """
     lines = ['# A setting that is commented out has the value shown; "none" stands for: not set.', ""]
@@ -442,7 +442,7 @@ def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
 
 
 def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> Iterator[str]:
-    """Two lines per field: what it is, and its value."""
+    """Yield two lines for each field: its description and its value."""
     values = dataclasses.asdict(getattr(loaded.experiment, section))
     for field, info in field_infos(section).items():
         name, value = f"{section}.{field}", values[field]
@@ -454,16 +454,16 @@ def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> It
 
 
 def _relative(path: str, folder: Path) -> str:
-    """A path within `folder` relative to it; others as they are."""
+    """Return a path inside `folder` relative to it; any other path unchanged."""
     if not Path(path).is_relative_to(folder):
         return path
     relative = Path(path).relative_to(folder).as_posix()
-    # A leading "./" keeps a file called "none", or beginning with "~", a file.
+    # A leading "./" marks a file called "none", or one that begins with "~", as a file.
     return f"./{relative}" if relative == "none" or relative.startswith("~") else relative
 
 
 def to_toml(value: object) -> str:
-    """A value in TOML's notation: JSON's, but for tables and for the one control character that JSON leaves bare."""
+    """Format a value as TOML: as JSON, except for tables and the one control character that JSON leaves as it is."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
@@ -474,5 +474,5 @@ def to_toml(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Text as a TOML comment may hold it: without line breaks and control characters."""
+    """Make text fit for a TOML comment, without line breaks and control characters."""
     return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The digest of what can move a training's numbers, shown with every score. Imports no torch."""
+"""The digest of everything that can change a training's numbers, shown with every score. Imports no torch."""
 
 import dataclasses
 import hashlib
@@ -10,13 +10,13 @@ from repose.config.experiment import Experiment, TrainingConfig
 from repose.model.architecture import Architecture
 
 NUMERICS_VERSION = 2
-"""Raised by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
+"""Increased by one whenever the same settings begin to give other numbers (see the CHANGELOG's "Numerics")."""
 
 MEASURING = ("bleu_every_epochs", "bleu_sentences", "bleu_mean_over")
-"""Fields of `training` that measure a training without moving it."""
+"""Fields of `training` that affect how a training is measured, but not the training itself."""
 
 NOT_IN_RUN_ID = frozenset({"save_every_minutes", *MEASURING, "init_from", "position_table"})
-"""Fields of `training` that cannot move a training's numbers, or (the two files) only through a digest."""
+"""Fields of `training` that cannot change a training's numbers, or (the two files) only through their digests."""
 
 ALWAYS_IN_RUN_ID = frozenset(
     {"positions", "combine", "embedding_scale", "encoder_token_norm", "decoder_token_norm", "token_norm_site"}
@@ -29,18 +29,18 @@ ALWAYS_IN_RUN_ID = frozenset(
     | {"weight_decay", "weight_decay_kind", "label_smoothing", "clip_norm", "precision", "patience", "keep"}
     | {"average_checkpoints", "validate_every_updates"}
 )
-"""Fields of `architecture` and `training` that the first runs had. One that was added since, which they did without, is
-in the id only where it is not at its default: a new axis leaves all ids as they were."""
+"""Fields of `architecture` and `training` that existed from the first version on. A field that was added later is in
+the id only if it is not at its default, so that a new setting leaves all ids as they were."""
 
 
 def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
-    """Twelve hex digits that name what can move the numbers of a training.
+    """Return twelve hex digits that identify everything that can change the numbers of a training.
 
-    `digests` are those of the prepared data, of the tokenizers and, where `init_from` is set, of the initial
-    weights under the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act
-    only through the files they lead to, but for the tag of synthetic pairs, which corpora are mixed by. `architecture`
-    and `training` (seed included) enter field by field, with `NUMERICS_VERSION`. `decoding` does not: it moves scores,
-    not the trained weights, and is shown beside them; but for what `best_by` = "chrf" goes by.
+    `digests` are those of the prepared data, of the tokenizers and, if `init_from` is set, of the initial weights under
+    the key "init_from". They stand for the sections `corpus` and `tokenizer`, whose settings act only through the
+    resulting files. The exception is the tag of synthetic pairs, which matters when corpora are mixed. `architecture`
+    and `training` (seed included) enter field by field, with `NUMERICS_VERSION`. `decoding` does not enter, since it
+    changes only scores, and is shown with them; the exception is what `best_by` = "chrf" depends on.
     """
     assert experiment.training.init_from is None or "init_from" in digests, "initial weights need their digest"
     content = {"numerics": NUMERICS_VERSION, "digests": dict(digests), **settings_in_id(experiment)}
@@ -49,13 +49,13 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
 
 
 def measuring(training: TrainingConfig) -> frozenset[str]:
-    """Fields of `training` that do not move it: they say when it is saved, and when and how it is measured."""
+    """Return the fields of `training` that do not change it: when it is saved, and when and how it is measured."""
     kept_by_loss = training.best_by == "loss"
     return frozenset({"save_every_minutes", *MEASURING} - (set() if kept_by_loss else {"bleu_sentences"}))
 
 
 def differing_settings(one: Experiment, other: Experiment) -> list[str]:
-    """Names of the settings ("training.seed") that make two runs of two experiments, apart from digests."""
+    """Return the names of the settings ("training.seed") by which two runs differ, apart from digests."""
     both, names = (settings_in_id(one), settings_in_id(other)), dict[str, None]()
     for section in both[0]:
         theirs, ours = (settings[section] for settings in both)
@@ -66,7 +66,7 @@ def differing_settings(one: Experiment, other: Experiment) -> list[str]:
 
 
 def setting(experiment: Experiment, name: str) -> Any:
-    """The value of a setting such as "training.seed"."""
+    """Return the value of a setting such as "training.seed"."""
     section, _, field = name.partition(".")
     return getattr(getattr(experiment, section), field)
 
@@ -76,38 +76,41 @@ _STANDS_FOR = {
     "position_bias": "architecture.positions",
     "mixture": "corpus.synthetic_tag",
 }
-"""Which setting a name in `settings_in_id` is of, where it is not of its section or no field of it."""
+"""The setting behind a name in `settings_in_id`, if the name is not a field of its section."""
 
 
 def settings_in_id(experiment: Experiment) -> dict[str, dict[str, Any]]:
-    """Settings of `architecture` and `training` as they are in the run's id."""
+    """Return the settings of `architecture` and `training` that enter the run's id."""
     training, architecture = _of_run(experiment.training), _of_run(experiment.architecture)
-    if experiment.training.best_by != "loss":  # then what is translated, and how far, decides which weights are kept
+    if experiment.training.best_by != "loss":  # then translations decide which weights are kept
         training["bleu_sentences"] = experiment.training.bleu_sentences
         training["max_extra_tokens"] = experiment.decoding.max_extra_tokens
-    # "none" is another way to write d_token.
+    # "none" means d_token.
     training["schedule_width"] = training["schedule_width"] or experiment.architecture.d_token
-    if architecture["positions"] in ("untied", "untied_relative"):  # once an axis of its own
+    if architecture["positions"] in ("untied", "untied_relative"):  # a field of its own in earlier versions
         architecture |= {"positions": "none", "position_bias": architecture["positions"]}
     if experiment.training.corpus_temperature != 1 or experiment.training.upsample != 1:
-        # Which pairs are read once an epoch, and that the length of the schedule is counted epoch by epoch.
+        # Changes which pairs an epoch reads, and that the schedule's length is counted epoch by epoch.
         training["mixture"] = [2, experiment.corpus.synthetic_tag if experiment.corpus.synthetic else None]
     return {"architecture": architecture, "training": training}
 
 
 def id_of_numbers(identity: str, workers: Sequence[int]) -> str:
-    """A run's id as models and scores show it: with the numbers of workers that shared its batches, in order, where
-    those were not one ("0123456789ab-w2"), since each worker draws dropout masks of its own (docs/decisions/025)."""
+    """Return a run's id as models and scores show it, with the numbers of workers that shared its batches, in order.
+
+    The numbers are left out if there was always one worker. Otherwise they matter ("0123456789ab-w2"), since each
+    worker draws its own dropout masks (docs/decisions/025).
+    """
     return identity if set(workers) <= {1} else f"{identity}-w{'+'.join(map(str, workers))}"
 
 
 def id_of_settings(shown: str) -> str:
-    """The run's own id in what `id_of_numbers` made."""
+    """Return the run's own id from the result of `id_of_numbers`."""
     return shown.partition("-")[0]
 
 
 def _of_run(section: Architecture | TrainingConfig) -> dict[str, Any]:
-    """The fields of a section that are in the run's id."""
+    """Return the fields of a section that are in the run's id."""
     defaults = {f.name: f.default for f in dataclasses.fields(section)}
     return {
         name: value
