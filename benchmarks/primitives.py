@@ -1,4 +1,4 @@
-"""The small measurements behind `docs/speed.md`: one way of doing a thing beside another, in turn, on one thread.
+"""Small measurements behind `docs/speed-details.md`: one way of doing a thing beside another, in turn, on one thread.
 
 python benchmarks/primitives.py --out primitives.json
 """

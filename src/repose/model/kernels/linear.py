@@ -2,7 +2,7 @@
 
 On a CPU torch multiplies fp32 matrices with MKL, which uses AVX2 on processors that are not Intel's. oneDNN, which
 torch ships too and uses for bf16, takes AVX-512 where the processor has it: on a Zen 5 core twice the speed
-(`docs/speed.md`). Same products, summed in another order.
+(`docs/speed-details.md`). Same products, summed in another order.
 """
 
 import functools
