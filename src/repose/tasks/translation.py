@@ -52,7 +52,7 @@ from repose.training.r_drop import r_drop
 
 _USUAL = 98
 """Percentile of training source lengths above which a translator splits sentences (`benchmarks/splitting.py`,
-docs/own-corpus.md)."""
+docs/little-data-experiments.md)."""
 
 
 class PairBatch(NamedTuple):
