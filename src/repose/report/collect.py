@@ -20,7 +20,6 @@ from repose.grids.cells import CellStatus, reason
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.report.naming import (
-    NamesBefore,
     corpora_apart,
     corpus_name,
     find_baseline,
@@ -246,8 +245,8 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
     baselines = ((folder.absolute(), grid.report.baseline) for folder, grid in grids if grid.report.baseline)
     place, of_grid = next(baselines, (None, None))
-    before = NamesBefore(sorted(named, key=lambda run: run.place != place), runs)  # those of that grid first
-    found, twins = find_baseline(baseline, of_grid, runs, before, problems)
+    before = sorted(named, key=lambda run: run.place != place)  # those of that grid first
+    found, twins = find_baseline(baseline, of_grid, before, runs, problems)
     return RunSet(
         title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
         runs=tuple(runs),

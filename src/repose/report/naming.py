@@ -268,51 +268,40 @@ def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 # then tested against its twin among them, the one with the same other labels.
 
 
-class NamesBefore:
-    """What groups were called before they were told apart from those of other grids, or joined with them."""
-
-    def __init__(self, before: Sequence["ReportRun"], now: Sequence["ReportRun"]) -> None:
-        self._before, self._now = before, {run.run_id: run.group for run in now}
-
-    def of_system(self, name: str) -> list[str]:
-        """Today's groups of a system."""
-        found = (self._now.get(run.run_id) for run in self._before if run.labels.get(SYSTEM) == name)
-        return [group for group in dict.fromkeys(found) if group is not None]
-
-    def groups(self, name: str) -> list[str]:
-        """Today's groups with runs of a group of that name: whole, with a corpus before it, or by its system alone."""
-        found: dict[str, None] = {}
-        for run in self._before:
-            names = (run.group, f"{run.corpus}-{run.group}")
-            if name in (*names, *map(folder_label, names), run.labels.get(SYSTEM)) and run.run_id in self._now:
-                found.setdefault(self._now[run.run_id])
-        return list(found)
-
-
 def find_baseline(
     requested: str | None,
     named: str | None,
+    before: Sequence["ReportRun"],
     runs: Sequence["ReportRun"],
-    before: NamesBefore,
     problems: list[str],
 ) -> tuple[str | None, Mapping[str, str]]:
-    """The requested group, or the one that a grid has `named`; and others' twins, where it is a system of several."""
+    """The requested group, or the one that a grid has `named`; and others' twins, where it is a system of several.
+
+    `before`: the runs with the names of their groups before these were told apart from other grids', or joined.
+    """
+    wanted = named if requested is None else requested
     groups = list(dict.fromkeys(run.group for run in runs))
+    if wanted is None or wanted in groups:
+        return wanted, {}
+    now = {run.run_id: run.group for run in runs}
+    renamed = [(run, now[run.run_id]) for run in before if run.run_id in now]
+    found = list(dict.fromkeys(group for run, group in renamed if wanted in _names_of_group(run)))
+    of_system = list(dict.fromkeys(group for run, group in renamed if wanted == run.labels.get(SYSTEM)))
+    twins = _twins(of_system, runs)
+    if requested is not None and len(found) > 1 and not twins:
+        raise ConfigError(f"--baseline {requested} may be {' or '.join(found)}: name one of them")
+    if found:
+        return found[0], twins
     if requested is not None:
-        found = [requested] if requested in groups else before.groups(requested)
-        if len(found) > 1 and (twins := _twins(before.of_system(requested), runs)):
-            return found[0], twins
-        if len(found) > 1:
-            raise ConfigError(f"--baseline {requested} may be {' or '.join(found)}: name one of them")
-        if not found:
-            raise ConfigError(unknown("system", requested, groups))
-        return found[0], {}
-    if named is None or named in groups:
-        return named, {}
-    if found := before.groups(named):
-        return found[0], _twins(before.of_system(named), runs)
+        raise ConfigError(unknown("system", requested, groups))
     problems.append(f"The grid's baseline {named} has no run here: the first system stands in for it.")
     return None, {}
+
+
+def _names_of_group(run: "ReportRun") -> list[str | None]:
+    """What a run's group may be called: by its name, whole or with the corpus before it, or by its system alone."""
+    names = (run.group, f"{run.corpus}-{run.group}")
+    return [*names, *map(folder_label, names), run.labels.get(SYSTEM)]
 
 
 def _twins(bases: Sequence[str], runs: Sequence["ReportRun"]) -> dict[str, str]:
