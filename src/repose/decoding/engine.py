@@ -5,7 +5,6 @@ search there is; rows are reordered by `State.select`. `torch` computes with the
 with graphs that were exported from it, through ONNX Runtime, on a CPU.
 """
 
-import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -53,7 +52,7 @@ class Engine(ABC):
     device_type: str
     """Where it computes: cpu, cuda."""
     can_share: bool
-    """Whether other processes can build it from `message`."""
+    """Whether other processes can have a copy of it, as pickle makes one."""
 
     @abstractmethod
     def start(self, sources: Sequence[Sequence[int]]) -> State:
@@ -91,10 +90,6 @@ class Engine(ABC):
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
         """Cross-attention where these target tokens (from START) are read: (layers, heads, tokens, source tokens)."""
 
-    @abstractmethod
-    def message(self) -> bytes:
-        """A message from which `built` makes this engine again, in another process: a function, and what to give it."""
-
     def fingerprint(self) -> Hashable:
         """A value that changes when the weights do; those of graphs never do."""
         return None
@@ -105,13 +100,6 @@ class Engine(ABC):
     def undisturbed(self) -> AbstractContextManager[None]:
         """Within the block, it computes in one thread, as fast as it can."""
         return nullcontext()
-
-
-def built(message: bytes) -> Engine:
-    """The engine of a `message`. For messages of this program's own processes: it executes what they say."""
-    build, content = pickle.loads(message)
-    engine: Engine = build(content)
-    return engine
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Ints:

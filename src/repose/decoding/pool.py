@@ -6,6 +6,7 @@ takes about two seconds to start; this process searches meanwhile, and never wai
 
 import contextlib
 import os
+import pickle
 import sys
 import threading
 import time
@@ -130,7 +131,7 @@ class _Crew:
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
-        self._message: bytes | None = None  # of the engine, as it is given to each
+        self._message: bytes | None = None  # the engine, as it is given to each
         weakref.finalize(pool, self.close)
 
     def is_of_this_process(self) -> bool:
@@ -147,7 +148,7 @@ class _Crew:
         """Have at least so many workers for a call, without waiting for them; none after a `close`."""
         with self._changed:
             while len(self.workers) < number and not call.alone:
-                self._message = self._message or engine.message()
+                self._message = self._message or pickle.dumps(engine)
                 worker = Worker()
                 self.workers.append(worker)
                 given = (worker, self._message)

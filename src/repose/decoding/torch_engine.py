@@ -1,7 +1,5 @@
 """The engine that computes with the model itself, on any device that torch has."""
 
-import io
-import pickle
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,18 +46,6 @@ class TorchEngine(Engine):
         # Weights are kept, so that no other tensor takes their place in memory while `fingerprint` is compared.
         self._weights: dict[str, Tensor] = {}
 
-    @classmethod
-    def of_message(cls, data: bytes) -> "TorchEngine":
-        """The model, with tensors of the types that they had. For a process of its own: one thread, tuned memory."""
-        torch.set_num_threads(1)
-        tuned().__enter__()
-        architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)
-        model = Transformer(architecture, **sizes)
-        model.load_state_dict(state, assign=True)
-        if int8:
-            quantize(model)
-        return cls(model.eval())
-
     def __reduce__(self) -> tuple[type["TorchEngine"], tuple[Transformer]]:
         return TorchEngine, (self.model,)  # a copy derives anew what derives from the weights
 
@@ -80,7 +66,7 @@ class TorchEngine(Engine):
 
     @property
     def can_share(self) -> bool:  # type: ignore[override]
-        """See `Engine`: others build a `Transformer`, on the CPU."""
+        """See `Engine`: they may not be able to import the class of a model that is not our own."""
         return self.device_type == "cpu" and type(self.model) is Transformer
 
     @torch.no_grad()
@@ -114,14 +100,6 @@ class TorchEngine(Engine):
         with self._evaluation():
             maps = self.model.attention(self._ids([source]), self._ids([tokens]))
         return torch.cat(maps.cross).cpu().numpy()
-
-    def message(self) -> bytes:
-        """See `Engine`: the message holds a copy of the model as it is now."""
-        model = self.model
-        sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
-        file = io.BytesIO()
-        torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
-        return pickle.dumps((TorchEngine.of_message, file.getvalue()))
 
     def fingerprint(self) -> Hashable:
         """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""

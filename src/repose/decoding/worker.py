@@ -10,10 +10,11 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from repose.decoding.engine import Engine, built
+from repose.decoding.engine import Engine
 from repose.decoding.options import SearchOptions
 from repose.decoding.sampling import Sampling, sample
 from repose.decoding.search import TokenHypothesis, beam_search
+from repose.system.device import keep_freed_memory
 from repose.system.errors import ReposeError
 from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper, worker_error
 
@@ -71,7 +72,7 @@ class Worker:
         """Whether it has its model."""
 
     def prepare(self, engine: bytes) -> None:
-        """Wait until it is there, and give it its model (`Engine.message`).
+        """Wait until it is there, and give it its model, an `Engine` that is pickled.
 
         Raises what `ask` raises, and ReposeError.
         """
@@ -119,7 +120,8 @@ class Worker:
 def main() -> None:
     """The main function of a worker: answers until its input ends, and ends with its parent."""
     source, sink = open_pipes()
-    with contextlib.suppress(EOFError, BrokenPipeError):
+    keep_freed_memory()
+    with contextlib.suppress(EOFError, BrokenPipeError), contextlib.ExitStack() as until_the_end:
         sink.write(_READY)
         sink.flush()
         engine: Engine | None = None
@@ -128,7 +130,8 @@ def main() -> None:
             answer: Results | Exception | None = None
             try:
                 if isinstance(message, bytes):
-                    engine = built(message)
+                    engine = pickle.loads(message)
+                    until_the_end.enter_context(engine.undisturbed())
                 else:
                     assert engine is not None, "the model comes first"
                     answer = message.search(engine)
