@@ -4,7 +4,7 @@ import contextlib
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,7 @@ from repose.data.corpora import cache_home
 from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
+from repose.decoding.translator import MODEL_KIND
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
 from repose.system.code import code_digest
@@ -27,7 +28,6 @@ from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:
     from repose.model.transformer import Transformer
-    from repose.saved_model.directory import SavedModel
 
 TOLERANCE = 1e-4
 """Difference of a log-probability, in nats, up to which graphs in fp32 are taken as they are."""
@@ -36,12 +36,10 @@ _TIMES_OWN_ERROR = 4
 _LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1  # one of them long, for what goes wrong at some distance only
 
 
-def engine_of(
-    model: Path, config: Mapping[str, Any], *, int8: bool, load: "Callable[[], SavedModel[Transformer]]", again: bool
-) -> OnnxEngine:
-    """The engine of a model directory with this config.json, whose files have been checked. `load` gives the model
-    where its graphs are to be made; `again`: also where they were refused before, by this version of ONNX Runtime.
-    Raises CheckpointError for graphs that compute something else and where the directory holds another model by now,
+def engine_of(model: Path, config: Mapping[str, Any], *, int8: bool, again: bool) -> OnnxEngine:
+    """The engine of a model directory with this config.json, whose files have been checked; its graphs are made where
+    the cache has none. `again`: also where they were refused before, by this version of ONNX Runtime. Raises
+    CheckpointError for graphs that compute something else and where the directory holds another model by now,
     WriteError where the cache cannot be written.
     """
     # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
@@ -57,7 +55,7 @@ def engine_of(
             return _cached(folder)
         if refused.exists() and not again:
             raise CheckpointError("what ONNX Runtime computes differed from the model's log-probabilities")
-        loaded = load()
+        loaded = directory.load(model, MODEL_KIND)
         if loaded.config != config:
             raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
         with own_defaults(), replacing_folder(folder) as temporary:

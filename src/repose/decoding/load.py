@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -69,8 +68,7 @@ def load(
         if not directory.architecture_in(config, local_folder).looks_ahead:
             try:
                 model_dir = directory.locate(local_folder)
-                load_model = partial(directory.load, model_dir, MODEL_KIND)
-                made = graph_cache.engine_of(model_dir, config, int8=int8, load=load_model, again=engine == "onnx")
+                made = graph_cache.engine_of(model_dir, config, int8=int8, again=engine == "onnx")
                 return _translator(made, tokenizers, config, local_folder, workers)
             except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
                 if engine == "onnx":
