@@ -58,7 +58,7 @@ class Comparison:
 
 def export(model: Path, out: Path, options: Options) -> Exported:
     """See `repose.exporting.targets`."""
-    architecture, _ = directory.read_sizes(model)
+    architecture = directory.architecture_of(model)
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(
             f"CTranslate2 cannot express this model: {reason}. Export it to onnx or web, or train one that it can, "

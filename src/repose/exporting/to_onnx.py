@@ -14,6 +14,7 @@ from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
 from repose.runs.folder import about_model
 from repose.saved_model import directory
+from repose.saved_model.description import add_to_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
 from repose.system.errors import ConfigError
 
@@ -29,7 +30,7 @@ _HOW = (
 
 def export(model: Path, out: Path, options: Options) -> Exported:
     """See `repose.exporting.targets`."""
-    architecture, _ = directory.read_sizes(model)
+    architecture = directory.architecture_of(model)
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot be exported to ONNX: {reason}")
     loaded, tokenizers, config = directory.load(model, MODEL_KIND)
@@ -40,5 +41,5 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     fields = {"about": about_model(model), **usage(config.get("decoding", {}), *_HOW), "config": kept}
     graphs.describe(out, config, facts, fields)
     largest = compare(OnnxEngine(graphs.read(out)), loaded)
-    graphs.describe(out, config, facts, {**fields, "largest_difference": largest})
-    return Exported("onnx", out, largest)
+    add_to_description(out, graphs.TARGET, largest_difference=largest)
+    return Exported(graphs.TARGET, out, largest)

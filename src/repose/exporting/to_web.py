@@ -59,7 +59,7 @@ LONGEST = 512
 
 def export(model: Path, out: Path, options: Options) -> Exported:
     """See `repose.exporting.targets`."""
-    architecture, _ = directory.read_sizes(model)
+    architecture = directory.architecture_of(model)
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot translate in a page: {reason}")
     runtime = _runtime()  # first, because it may be missing

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from repose.model.architecture import Count, Layers, MaxLength
-from repose.saved_model.description import read_description, write_description
+from repose.saved_model.description import description_file, read_description, write_description
 from repose.system.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -126,4 +126,4 @@ def config_of(graphs: GraphFolder, folder: Path) -> dict[str, Any]:
 
 def is_graph_folder(folder: Path) -> bool:
     """Return whether a folder is an export to ONNX."""
-    return (folder / f"repose-{TARGET}.json").is_file()
+    return (folder / description_file(TARGET)).is_file()
