@@ -39,33 +39,15 @@ class TranslationError(ReposeError):
 
 
 @dataclass(eq=False, slots=True)
-class _Request:
-    """Sentences that are waited for together."""
-
-    future: "asyncio.Future[list[Answer]]"
-    answers: list[Answer | None]
-    left: int
-
-
-@dataclass(eq=False, slots=True)
 class _Job:
     """A sentence."""
 
     how: How
     sentence: str
     num_tokens: int
-    request: _Request
-    place: int
-    """Among the request's sentences."""
+    answer: "asyncio.Future[Answer]"
     arrived: float
     attempts: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class _Promise:
-    """Tokens of a request that are still to be translated."""
-
-    left: int
 
 
 class _Queue(OrderedDict[int, _Job]):
@@ -101,7 +83,7 @@ class Dispatcher:
         self._requests = 0
         self._in_work = 0  # sentences
         self._queue_tokens = 0
-        self._promises: set[_Promise] = set()
+        self._promises: dict[object, int] = {}  # of requests: tokens that are still to be translated
         self._failures = 0  # workers that did not start since the last that did
         self._rate = _FIRST_RATE
         self._is_woken = False
@@ -183,22 +165,21 @@ class Dispatcher:
         if self._queue_tokens and self._queue_tokens + sum(num_tokens) > limit:
             raise busy(self.seconds_to_wait())
         self._metrics.truncated.inc(num_cut)
-        loop = asyncio.get_running_loop()
-        request = _Request(loop.create_future(), [None] * len(sentences), len(sentences))
-        now = time.monotonic()
+        loop, now = asyncio.get_running_loop(), time.monotonic()
         jobs = [
-            _Job(how, sentence, tokens, request, place, now)
-            for place, (sentence, tokens) in enumerate(zip(sentences, num_tokens, strict=True))
+            _Job(how, sentence, tokens, loop.create_future(), now)
+            for sentence, tokens in zip(sentences, num_tokens, strict=True)
         ]
         for job in jobs:
             self._put(job)
         self._wake()
         try:
-            return await request.future
+            return await asyncio.gather(*(job.answer for job in jobs))
         finally:
-            dropped = sum(self._drop(job) for job in jobs) if request.left else 0
-            if dropped and request.future.cancelled():
-                self._metrics.cancelled.inc(dropped)
+            dropped = [job for job in jobs if self._drop(job)]
+            self._metrics.cancelled.inc(sum(job.answer.cancelled() for job in dropped))
+            for job in jobs:
+                job.answer.cancel()  # where another sentence has failed: nobody waits for the rest
 
     @contextlib.contextmanager
     def promised(self, tokens: int) -> Iterator[Callable[[int], None]]:
@@ -209,20 +190,20 @@ class Dispatcher:
         what waits already, and of each other request at most as much as of this one; never more than is left of all.
         """
         self._check_ready()
-        in_turns = self._queue_tokens + sum(min(other.left, tokens) for other in self._promises)
-        before = min(in_turns, sum(other.left for other in self._promises))
-        if tokens and self._promises and time.monotonic() + self._seconds_for(before + tokens) > ANSWERED_BY.get():
+        others = self._promises.values()
+        before = min(self._queue_tokens + sum(min(left, tokens) for left in others), sum(others))
+        if tokens and others and time.monotonic() + self._seconds_for(before + tokens) > ANSWERED_BY.get():
             raise busy(math.ceil(self._seconds_for(before)))
-        promise = _Promise(tokens)
-        self._promises.add(promise)
+        promise = object()
+        self._promises[promise] = tokens
 
         def translated(number: int) -> None:
-            promise.left -= number
+            self._promises[promise] -= number
 
         try:
             yield translated
         finally:
-            self._promises.discard(promise)
+            del self._promises[promise]
 
     def _check_ready(self) -> None:
         """Raises RequestError where there is no worker, and will be none soon."""
@@ -406,7 +387,8 @@ class Dispatcher:
         rate = sum(job.num_tokens for job in jobs) / max(1e-6, now - began)
         self._rate += 0.1 * (rate - self._rate)
         for job, answer in zip(jobs, answers, strict=True):
-            _deliver(job, answer)
+            if not job.answer.done():
+                job.answer.set_result(answer)
         self._record(answers)
         self._of_late *= _KEPT_OF_LATE
         self._wait_until = now + min(self._batching.max_wait, _SHARE_WAITED * (now - began))
@@ -415,7 +397,7 @@ class Dispatcher:
     def _again(self, jobs: Sequence[_Job], error: TranslationError) -> None:
         """Put sentences back, each to be translated alone; fail those for which that was no use."""
         for job in reversed(jobs):
-            if job.request.future.done():
+            if job.answer.done():
                 continue
             job.attempts += 1
             if job.attempts >= _ATTEMPTS:
@@ -438,15 +420,6 @@ class Dispatcher:
             self._empty.set()
 
 
-def _deliver(job: _Job, answer: Answer) -> None:
-    request = job.request
-    assert request.answers[job.place] is None, "answered twice"
-    request.answers[job.place] = answer
-    request.left -= 1
-    if not request.left and not request.future.done():
-        request.future.set_result([answer for answer in request.answers if answer is not None])
-
-
 def _fail(job: _Job, error: Exception) -> None:
     with contextlib.suppress(asyncio.InvalidStateError):
-        job.request.future.set_exception(error)
+        job.answer.set_exception(error)
