@@ -39,9 +39,9 @@ class Element:
     """An element, from `start` to `end`; its content from `inner` to `closes`."""
 
     name: str
-    """Its name with the usual prefix of its namespace, whatever the file has: "w:p"."""
+    """With the usual prefix of its namespace, whatever the file has, "w:p"; of another namespace, with its URI."""
     attributes: dict[str, str]
-    """The attributes that the format reads, by their names as they are written."""
+    """The attributes that the format reads, by their names with their namespaces."""
     start: int
     inner: int = 0
     closes: int = 0
@@ -81,9 +81,9 @@ class Xml:
         attributes: frozenset[str] = frozenset(),
         others: int = 0,
     ) -> None:
-        """`prefixes`: the usual ones by namespace. `attributes`: names without a prefix of those that elements keep: a
-        document may have far more than are read. `others`: nodes of the document's other files. Raises DataError,
-        about `name`, for anything but XML that is safe to read."""
+        """`prefixes`: the usual ones by namespace; without any, names stay as they are written. `attributes`: names
+        without a prefix of those that elements keep: a document may have far more than are read. `others`: nodes of the
+        document's other files. Raises DataError, about `name`, for anything but XML that is safe to read."""
         try:
             data.decode()
         except UnicodeDecodeError as error:
@@ -142,13 +142,11 @@ class _Builder:
         self._kept = attributes
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
-        self._namespaces: dict[str, str] = {}  # by prefix, where the parser is
-        self._outer: list[dict[str, str]] = []  # of each open element, those that it has given other meanings, before
         self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
         self._closing = False
         self.number = others
         self._cdata: int | None = None  # where the section begins whose text has not been met yet
-        self._parser = parser = expat.ParserCreate()
+        self._parser = parser = expat.ParserCreate(namespace_separator=":" if prefixes else None)
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
         parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = self._start_cdata, self._end_cdata
@@ -182,27 +180,17 @@ class _Builder:
         place = self._place()
         if len(self._opened) == MOST_LEVELS:
             raise DataError(f"{self._name} has more than {MOST_LEVELS} elements in each other: simplify the document")
-        own = {key.partition(":")[2]: value for key, value in attributes.items() if key.partition(":")[0] == "xmlns"}
-        self._outer.append({prefix: self._namespaces.get(prefix, "") for prefix in own})
-        self._namespaces |= own
         kept = {key: value for key, value in attributes.items() if key.rpartition(":")[2] in self._kept}
-        element = Element(self._usual(name), kept, place)
+        namespace, _, local = name.rpartition(":")
+        prefix = self._prefixes.get(namespace)
+        element = Element(f"{prefix}:{local}" if prefix else name, kept, place)
         if not self._opened:
             self.root = element
         self._begin(element)
         self._opened.append(element)
 
-    def _usual(self, name: str) -> str:
-        """An element's name with the usual prefix of its namespace; another namespace may have that prefix here."""
-        prefix, _, local = name.rpartition(":")
-        namespace = self._namespaces.get(prefix, "")
-        if namespace in self._prefixes:
-            return f"{self._prefixes[namespace]}:{local}"
-        return f"{{{namespace}}}{local}" if namespace and prefix in self._prefixes.values() else name
-
     def _end(self, _: str) -> None:
         place = self._place()
-        self._namespaces |= self._outer.pop()
         element = self._opened.pop()
         element.closes = element.end = place
         if not self._data.startswith(b"/>", element.inner - 2):
