@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -35,10 +36,17 @@ if TYPE_CHECKING:
 
     from repose.model.transformer import Transformer
 
+
+def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":
+    from repose.model.transformer import Transformer
+
+    return Transformer(architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"])
+
+
 MODEL_KIND = ModelKind(
     UNNAMED_TASK,
     {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"},
-    lambda architecture, config: _transformer(architecture, config),
+    _transformer,
 )
 """Model directories that can be translated with."""
 _OF_THE_TEXT = (
@@ -343,14 +351,14 @@ class Translator:
         """
         sources, limit = _sentences("force", sources), self.max_length
         vocab_size = self.tgt_tokenizer.vocab_size
-        _check_targets(targets, num_sources=len(sources), max_length=limit, vocab_size=vocab_size)
+        tgt = _checked_targets(targets, num_sources=len(sources), max_length=limit, vocab_size=vocab_size)
         encoded = self.encode(sources, to=to)
         src = [_cut(ids, limit) for ids in encoded]
-        lengths = [max(len(s), len(t)) for s, t in zip(src, targets, strict=True)]
+        lengths = [max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]
         self._pool.renew(self.engine)
         forced: dict[int, Forced] = {}
         for batch in self._batches(list(range(len(src))), lengths):
-            of_batch = self.engine.force([src[i] for i in batch], [targets[i] for i in batch])
+            of_batch = self.engine.force([src[i] for i in batch], [tgt[i] for i in batch])
             forced.update(zip(batch, of_batch, strict=True))
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
@@ -383,7 +391,9 @@ class Translator:
     def _translation(
         self, source: list[int], results: list[TokenHypothesis], *, truncated: bool, attention: bool
     ) -> Translation:
-        target = self.tgt_tokenizer
+        target, attended = self.tgt_tokenizer, None
+        if attention and results:
+            attended = self.engine.attention(source, [START, *results[0].tokens][: self.max_length])
         hypotheses = tuple(
             Hypothesis(target.decode(h.tokens), tuple(target.tokens(h.tokens)), h.score, h.normalised, h.finished)
             for h in results
@@ -394,23 +404,14 @@ class Translator:
             hypotheses=hypotheses,
             src_tokens=tuple(self.src_tokenizer.tokens(source)),
             truncated=truncated,
-            attention=self._attention(source, results[0].tokens) if attention and results else None,
+            attention=attended,
         )
-
-    def _attention(self, source: list[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        return self.engine.attention(source, [START, *tokens][: self.max_length])
 
     def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
         """Sentences of similar length in a batch, so that little is padded and a batch ends at about the same step."""
         ordered = sorted(indices, key=lambda i: -lengths[i])
         for start in range(0, len(ordered), self.batch_size):
             yield ordered[start : start + self.batch_size]
-
-
-def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Transformer":
-    from repose.model.transformer import Transformer
-
-    return Transformer(architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"])
 
 
 def _engine_of(model: "Transformer | Engine", src_tokenizer: Tokenizer, tgt_tokenizer: Tokenizer) -> Engine:
@@ -465,33 +466,31 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
     return [text.rstrip("\r\n") for text in texts]
 
 
-def _check_targets(targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int) -> None:
-    """Raises DataError unless there is one target per source, each of ids that go on after START, and none is longer
-    than is read."""
+def _checked_targets(
+    targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int
+) -> list[list[int]]:
+    """Targets as lists. Raises DataError unless there is one per source, each of ids that go on after START, and none
+    is longer than is read."""
     try:
-        if num_sources != len(targets):
-            raise DataError(f"there are {num_sources} sources and {len(targets)} targets: give one target per source")
-        _check_ids(targets, max_length=max_length, vocab_size=vocab_size)
+        ids = [list(map(index, target)) for target in targets]
     except TypeError:
         raise DataError(
             "a target is a list of the ids of its tokens, from START to END, as `tgt_tokenizer.encode` gives them: "
             "`score` takes texts"
         ) from None
-
-
-def _check_ids(targets: Sequence[Sequence[int]], *, max_length: int, vocab_size: int) -> None:
-    """Likewise, where targets are lists of numbers; TypeError where they are not."""
-    if (longest := max(map(len, targets), default=0) - 1) > max_length:
+    if num_sources != len(ids):
+        raise DataError(f"there are {num_sources} sources and {len(ids)} targets: give one target per source")
+    if (longest := max(map(len, ids), default=0) - 1) > max_length:
         raise DataError(
             f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"
         )
-    for target in targets:
-        if any(isinstance(token, str) for token in target):
-            raise TypeError
+    for target in ids:
         if len(target) < 2 or target[0] != START:
-            raise DataError(f"a target has the ids {list(target)}, but needs START and one more at least")
+            raise DataError(f"a target has the ids {target}, but needs START and one more at least")
         if PAD in target:
             raise DataError(f"a target has padding in it (id {PAD}): leave it out")
-        if min(target) < 0 or max(target) >= vocab_size:
-            wrong = min(target) if min(target) < 0 else max(target)
-            raise DataError(f"id {wrong} is not in the target vocabulary of {vocab_size} tokens: use the model's own")
+        if wrong := [token for token in target if not 0 <= token < vocab_size]:
+            raise DataError(
+                f"id {wrong[0]} is not in the target vocabulary of {vocab_size} tokens: use the model's own"
+            )
+    return ids
