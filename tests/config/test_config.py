@@ -694,6 +694,9 @@ def test_commented_toml_explains_every_field_and_leaves_defaults_out() -> None:
         assert lines[index - 1].startswith("# ")
     assert "#batch_size = 4096" in lines
     assert "# Adam's epsilon." in lines
+    assert any(
+        line.startswith("# The norm after") and line.endswith(' Values: "post", "pre", "both".') for line in lines
+    )
 
 
 def test_paths_within_the_folder_are_written_relative_to_it(tmp_path: Path) -> None:
