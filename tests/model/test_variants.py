@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from repose.model.architecture import Architecture, InputNorm, Norm, SelfScore
+from repose.model.architecture import GATED, Architecture, FeedForwardKind, InputNorm, Norm, SelfScore
 from repose.model.attention import Attention
 from repose.model.audit import audit
 from repose.model.kernels.blocks import Blocks
@@ -215,7 +215,9 @@ def fed_forward(layer: FeedForward, x: Tensor, kind: str) -> Tensor:
     """The equations of arXiv 2002.05202, number by number, with biases."""
     gelu = lambda y: y * 0.5 * (1 + math.erf(y / math.sqrt(2)))  # noqa: E731
     swish = lambda y: y / (1 + math.exp(-y))  # noqa: E731
-    activation = {"relu": lambda y: max(y, 0.0), "gelu": gelu, "geglu": gelu, "swiglu": swish}[kind]
+    activations = {"relu": lambda y: max(y, 0.0), "gelu": gelu, "geglu": gelu, "swiglu": swish}
+    assert kind in activations, f"write the activation of feed_forward = {kind!r} here, as its paper has it"
+    activation = activations[kind]
     rows = []
     for row in x:
         hidden = [row @ w + b for w, b in zip(layer.inner.weight, layer.inner.bias, strict=True)]
@@ -228,10 +230,10 @@ def fed_forward(layer: FeedForward, x: Tensor, kind: str) -> Tensor:
     return torch.stack(rows)
 
 
-@pytest.mark.parametrize("kind", ["relu", "gelu", "geglu", "swiglu"])
+@pytest.mark.parametrize("kind", get_args(FeedForwardKind))
 def test_feed_forward_layers_are_their_equations(kind: Any) -> None:
     layer, x = FeedForward(Architecture(d_token=6, d_ff=5, feed_forward=kind)), torch.randn(7, 6)
-    assert (layer.gate is not None) == (kind in ("geglu", "swiglu"))
+    assert (layer.gate is not None) == (kind in GATED)
     torch.testing.assert_close(layer(x), fed_forward(layer, x, kind), atol=1e-5, rtol=0)
 
 
