@@ -1,4 +1,4 @@
-"""Multi-head attention over whole sentences; queries, keys and values may come from different tensors."""
+"""Multi-head attention over whole sentences. Queries, keys and values may come from different tensors."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,47 +23,56 @@ from repose.model.qk_norm import QkNorm
 from repose.model.scores import Scores
 
 ABSORBED_AT = 0.75
-"""Share of the projections' operations at which heads are absorbed, which takes some products of weights."""
+"""Largest share of the projections' operations at which heads are absorbed over whole sentences.
+
+It is less than 1 because absorbing has a cost of its own: some products of weights at every pass.
+"""
 
 
 class Folded(NamedTuple):
-    """The projections of queries and of the output as decoding uses them, the scale in the queries'."""
+    """The query and output projections as decoding uses them; the scale is in the query's."""
 
     is_absorbed: bool
-    """Whether keys and values are the tokens themselves (`kernels.absorption`)."""
+    """True if keys and values are the tokens themselves (`kernels.absorption`)."""
     query: Float[Tensor, "Hc D"]
     query_bias: Float[Tensor, " Hc"] | None
     output: Float[Tensor, "D He"]
     output_bias: Float[Tensor, " D"] | None
     value_bias: Float[Tensor, " D"] | None
-    """What `output_bias` has of absorbed values' biases, because the weights of a row sum to one: not without a key."""
+    """The part of `output_bias` that comes from the biases of absorbed values.
+
+    It belongs to the output because a query's weights sum to one; a query without keys must not get it.
+    """
 
 
 class Attention(nn.Module):
-    """MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V.
+    """Multi-head attention (Vaswani et al. 3.2.2).
 
-    Vaswani et al. 3.2.2; `QkNorm` says what may happen before the product, `Scores` what between it and the softmax.
+        MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V
 
-    Queries and keys are d_model wide; values may be narrower (arXiv 2410.04731 eq. 12-14: the token embeddings), or
-    hidden states and token embeddings side by side, each for half of the heads. Heads may share keys and values
-    (`num_kv_heads`: Shazeer 2019, arXiv 1911.02150; Ainslie et al. 2023, arXiv 2305.13245): head k then reads those of
-    group k // (H / G). The scale is 1/sqrt(head_dim);
-    eq. 12 prints 1/sqrt(m), the same number at the paper's sizes.
-    Additive attention (Vaswani et al. 3.2.1) is left out: they found it slower and no better once scores are scaled.
+    `QkNorm` defines what happens to queries and keys before their product, and `Scores` what happens between the
+    product and the softmax.
 
-    Whole sentences go one of four ways, which differ in speed and rounding alone; read the last one first:
+    Queries and keys are projected from rows of width d_model. Values may be projected from narrower rows (arXiv
+    2410.04731 eq. 12-14: the token embeddings), or from hidden states and token embeddings side by side, each for half
+    of the heads. Heads may share keys and values (`num_kv_heads`: Shazeer 2019, arXiv 1911.02150; Ainslie et al. 2023,
+    arXiv 2305.13245): head k then reads group k // (H / G). The scale is 1/sqrt(head_dim). Eq. 12 prints 1/sqrt(m),
+    which is the same number at the paper's sizes. Additive attention (Vaswani et al. 3.2.1) is left out: they found it
+    slower, and no better once scores are scaled.
+
+    Whole sentences take one of four ways, which differ only in speed and rounding. Read the last one first:
 
         CPU                          `kernels.attend.attend`: all blocks of sentences as one function
         CPU, wide heads              `_absorbed`: heads read the tokens themselves (`is_absorbed`), then `attend`
         accelerator                  `fused`: torch's scaled_dot_product_attention, with the whole batch as one block
         scores changed (`Scores`),   `_attend_plainly`: the formula above, one operation after the other, on every
-          or weights recorded        device; on a CPU wide heads are absorbed here, too, if `Scores` allows it
+          or weights recorded        device; on a CPU, wide heads are absorbed here too, if `Scores` allows it
 
-    Decoding, a token at a time, has a way of its own: `cached_attention`.
+    Decoding, one token at a time, has its own code: `cached_attention`.
     """
 
     def __init__(self, a: Architecture, positions: Positions | None) -> None:
-        """`positions`: those of the stack, for its self-attention; None for cross-attention, which has none."""
+        """`positions`: the stack's positions, for self-attention; None for cross-attention, which has none."""
         super().__init__()
         width, shared = a.num_heads * a.head_dim, a.kv_heads * a.head_dim
         self.num_heads, self.kv_heads, self.head_dim = a.num_heads, a.kv_heads, a.head_dim
@@ -85,22 +94,25 @@ class Attention(nn.Module):
         turns = positions is not None and positions.turns
         stays, of_each = self.qk_norm.is_none and not turns, isinstance(self.value, Linear) and shared == width
         self.may_absorb = self.scores.allow_absorption and stays and of_each
-        """Whether heads may be absorbed, in whole sentences as in decoding; what turns or has a norm is no product of
-        projections, heads that read different values share none, and those that share keys leave less to absorb."""
+        """True if heads may be absorbed, both over whole sentences and while decoding.
+
+        They may not if queries and keys are turned or normalised, because a score is then no product of projections;
+        nor if half of the heads read other values than the rest; nor if heads share keys, because less is left to gain.
+        """
         self.is_absorbed = self.absorbs(ABSORBED_AT)
 
     def absorbs(self, share: float) -> bool:
-        """Whether heads may be absorbed, and the projections then take at most this share of the operations."""
+        """Return whether heads may be absorbed and the projections then take at most this share of the operations."""
         return self.may_absorb and cost(self.query.in_features, self.value.in_features, self.head_dim) <= share
 
     def folded(self) -> Folded:
-        """What decoding makes of the projections: heads are absorbed where that takes no more operations."""
+        """Return the projections for decoding, absorbed if that takes no more operations."""
         if not self.absorbs(1.0):
             query, output = self.query, self.output
             bias = None if query.bias is None else query.bias * self.scale
             return Folded(False, query.weight * self.scale, bias, output.weight, output.bias, None)
         w_q, b_q, w_o, of_heads = self._absorb()
-        if of_heads is None:  # no projection has a bias, then
+        if of_heads is None:  # then no projection has a bias
             return Folded(True, w_q, b_q, w_o, None, None)
         of_values = of_heads.sum(1)
         return Folded(True, w_q, b_q, w_o, of_values + self.output.bias, of_values)
@@ -112,7 +124,7 @@ class Attention(nn.Module):
         values_from: Float[Tensor, "S M"],
         blocks: Blocks | LocalBlocks,
     ) -> Float[Tensor, "R D"]:
-        """Attends within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
+        """Attend within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
         if self.is_absorbed and packs(queries_from.device):
             return self._absorbed(queries_from, keys_from, values_from, blocks)
         queries, keys = self.qk_norm.queries(self.query(queries_from)), self.qk_norm.keys(self.key(keys_from))
@@ -128,12 +140,12 @@ class Attention(nn.Module):
 
     @property
     def recorded(self) -> list[Tensor] | None:
-        """Attention weights of each call of this thread, while `record` is on."""
+        """Attention weights of each call in this thread, while `record` is open; otherwise None."""
         return _RECORDED.get({}).get(self)
 
     @property
     def _may_fuse(self) -> bool:
-        """Whether weights are a softmax that nobody looks at, so that a kernel may keep them to itself."""
+        """True if weights are a plain softmax and nobody records them, so that a kernel need not return them."""
         return self.scores.is_softmax and self.recorded is None
 
     @property
@@ -143,7 +155,7 @@ class Attention(nn.Module):
     def _absorbed(
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
     ) -> Tensor:
-        """The same with keys and values that all heads share: the tokens (`kernels.absorption`)."""
+        """Attend as `forward` does, where the tokens are the keys and values of all heads (`kernels.absorption`)."""
         w_q, b_q, w_o, value_bias = self._absorb()
         queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
         tokens = blocks.keys_of(1)
@@ -169,8 +181,11 @@ class Attention(nn.Module):
         sizes: Sequence[tuple[int, int]],
         scale: float,
     ) -> tuple[Float[Tensor, "Q e"], Float[Tensor, "Q 1"] | None]:
-        """Weighted means of values as they lie in the blocks, and the sums of weights; `sizes`: of the keys."""
-        with torch.autocast(queries.device.type, enabled=False):  # small products, which bf16 makes no faster
+        """Return the weighted means of values in the layout of the blocks, and for absorbed heads the sums of weights.
+
+        `sizes`: (number of matrices, rows of each) for the keys of each block.
+        """
+        with torch.autocast(queries.device.type, enabled=False):  # products too small for bf16 to speed up
             queries, keys, values = (at_least_fp32(x) for x in (queries, keys, values))
             if self._may_fuse:
                 shapes, sums = BlockShapes(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
@@ -186,7 +201,8 @@ class Attention(nn.Module):
         sizes: Sequence[tuple[int, int]],
         scale: float,
     ) -> tuple[Tensor, Tensor | None]:
-        """The same where `Scores` changes more than softmax does, or weights are recorded."""
+        """Compute what `_attend` does, one operation at a time: if `Scores` changes the scores, or to record
+        weights."""
         q, k, v = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes)
         scores = [
             product(a.view(len(b), -1, b.shape[2]), b.mT, block.bias.reshape(len(b), -1, b.shape[1]), scale)
@@ -200,7 +216,7 @@ class Attention(nn.Module):
         return join(heads), join([w.sum(2, keepdim=True) for w in weights]) if self.is_absorbed else None
 
     def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
-        """Keep the weights, while `record` is on."""
+        """Keep the weights if `record` is open."""
         if (recorded := self.recorded) is not None:
             recorded.append(blocks.padded([x.detach() for x in weights]))
 
@@ -214,10 +230,11 @@ def fused(
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "R HC"]:
-    """Attention by torch's fused kernels, where one block holds the batch: on accelerators.
+    """Attend with torch's fused kernels, where one block holds the whole batch: on accelerators.
 
-    In fp32 at least: the gradient of a softmax's input sums to zero, and theirs, rounded to bf16, to something else. So
-    the biases of keys, whose gradient is nothing but that, would grow as long as training goes on.
+    Computed in fp32 at least. The gradient of a softmax's input sums to zero over the keys; rounded to bf16, it does
+    not. The gradient of the key biases consists of such sums alone, so these biases would grow for as long as training
+    lasts.
     """
     of_queries, of_keys, (block,) = (
         cast(SingleBlockLayout, blocks.queries),
@@ -236,13 +253,15 @@ def fused(
 
 
 _RECORDED: ContextVar[dict[nn.Module, list[Tensor]]] = ContextVar("recorded attention")
-"""Of each attention that is recorded in this thread: other threads may use the same model meanwhile."""
+"""The recorded weights of each attention, per thread: other threads may use the same model meanwhile."""
 
 
 @contextmanager
 def record(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
-    """While open, every attention in `model` keeps its weights of this thread's calls: module name -> (B, H, Q, K) per
-    call."""
+    """Record the attention weights of every attention in `model`, for calls of this thread.
+
+    Yields a dict from module name to a list with one tensor (B, H, Q, K) per call.
+    """
     attentions = {name: module for name, module in model.named_modules() if isinstance(module, Attention)}
     token = _RECORDED.set({module: [] for module in attentions.values()})
     try:

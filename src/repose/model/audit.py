@@ -1,7 +1,7 @@
-"""Is a model what it claims to be? Causality, padding and cache checks of any model, by trying.
+"""Check by experiment that a model is causal, ignores padding, and decodes with a correct cache.
 
-Each check changes something that must not matter and says by how much the logits moved. A translation model whose
-target positions see later ones reaches a low teacher-forced loss and cannot translate (docs/decisions): no number
+Each check changes something that must not matter, and reports by how much the logits moved. A translation model whose
+target positions see later ones reaches a low teacher-forced loss and cannot translate (docs/decisions). So no number
 from a model that fails here should be compared with one from a model that passes.
 """
 
@@ -23,41 +23,41 @@ from repose.system.token_ids import END, PAD, START, UNK
 TOLERANCE = 1e-9
 """Largest movement of a logit or gradient, in float64, that counts as rounding."""
 CACHE_TOLERANCE = 3e-5
-"""The same for log-probabilities of decoding, which are float32."""
+"""Largest movement of a log-probability while decoding, in float32, that counts as rounding."""
 LONG = 64
-"""Tokens of a second, longer target, for what goes wrong at some distance only: at least so many, and more than a
-local attention's window has."""
+"""Tokens of the second, longer target, which finds errors that appear only at some distance. The target has more tokens
+if local attention's window is wider."""
 MARGIN = 8
-"""Tokens beyond that window."""
+"""Number of tokens by which the longer target exceeds that window."""
 SWITCHES = (
     "where model/scores.py was changed, see that is_softmax is False of what is no softmax, or kernels pass the change "
     "by, and allow_absorption of weights that do not sum to one"
 )
-"""What a variant of the scores forgets most easily."""
+"""Advice for a failed cache check: what a variant of the scores most easily forgets."""
 NOISE, NOISE_OF_EQUAL = 0.01, 0.1
-"""Deviation of what is added to the weights, and to those that are all equal, as gains and gates are before training:
-what passes by one of 0 or 1 would not be seen."""
+"""Standard deviations of the noise added to weights, and to weights that are all equal, such as gains and gates before
+training. With factors of 0 or 1, an error in applying them, or in what they multiply, would go unnoticed."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing tried."""
+    """The result of one check."""
 
     name: str
     tried: str
-    """What was changed, and what should have stayed."""
+    """What was changed, and what should have stayed the same."""
     moved: float
-    """Largest absolute movement (of a logit, log-probability or gradient)."""
+    """Largest absolute movement of a logit, log-probability or gradient."""
     passed: bool
 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What an audit found."""
+    """The results of an audit."""
 
     checks: tuple[Check, ...]
     looks_ahead: bool
-    """Whether the architecture says of itself that it looks ahead."""
+    """True if the architecture itself says that it looks ahead."""
 
     def __repr__(self) -> str:
         passed = sum(check.passed for check in self.checks)
@@ -69,34 +69,39 @@ class AuditReport:
 
     @property
     def causal(self) -> bool:
-        """No target position sees a later target token, nor how many there are, in evaluation as in training mode."""
+        """True if no target position sees a later target token, or the number of later tokens.
+
+        Checked in evaluation mode and in training mode.
+        """
         return self._passed("causal")
 
     @property
     def padding_invariant(self) -> bool:
-        """A sentence gives the same logits alone and beside longer ones."""
+        """True if a sentence gives the same logits alone and next to longer ones."""
         return self._passed("padding")
 
     @property
     def cached_equals_full(self) -> bool:
-        """Decoding step by step gives the log-probabilities of one pass over the whole target."""
+        """True if step-by-step decoding gives the same log-probabilities as one pass over the whole target."""
         return self._passed("cached")
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed."""
+        """True if every check passed."""
         return all(check.passed for check in self.checks)
 
 
 def audit(model: Transformer, *, seed: int = 0, length: int = 12) -> AuditReport:
-    """Tries the model on random tokens, on a copy in float64 with some noise in its weights, so that what moves is
-    structure: not rounding, and not hidden by weights that happen to be 0, as some are before training.
+    """Check a model on random tokens.
 
-    `length` is the target length in tokens (at least 3, and cut to what the model takes); a second target has `LONG` or
-    more than fit into a window of local attention, or as many as the model takes.
+    The checks run on a copy in float64 with some noise in its weights. So what moves the logits is the model's
+    structure, not rounding, and no leak is hidden by weights that happen to be 0, as some are before training.
 
-    Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, for what is no model that translates,
-    such as a preset's name, and for a seed or length that there is not.
+    `length`: the target length in tokens, at least 3; shortened to what the model accepts. A second target has `LONG`
+    tokens, or more than fit into a window of local attention, or as many as the model accepts.
+
+    Raises ConfigError for a model that reads fewer than 3 tokens or is in int8, for anything that is not a translation
+    model (such as a preset's name), and for an invalid seed or length.
     """
     seed = checked_seed(seed)
     if not is_whole(length) or length < 3:
@@ -127,7 +132,7 @@ def _add_noise(model: Transformer, seed: int) -> None:
 
 
 def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
-    """Of a model in float64, whose gradients are there."""
+    """Run all checks on a model in float64 whose parameters require gradients."""
     a = model.architecture
     length = max(3, min(int(length), a.max_length - 2))
     generator = torch.Generator().manual_seed(seed)
@@ -156,7 +161,7 @@ def _checks(model: Transformer, seed: int, length: int) -> tuple[Check, ...]:
 
 
 def _check(name: str, tried: str, moved: float, tolerance: float = TOLERANCE) -> Check:
-    return Check(name, tried, moved, moved <= tolerance)  # false for NaN
+    return Check(name, tried, moved, moved <= tolerance)  # False for NaN
 
 
 def _mode(training: bool) -> str:
@@ -165,14 +170,14 @@ def _mode(training: bool) -> str:
 
 @torch.no_grad()
 def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, training: bool) -> Check:
-    """Changes every `every`-th target token and, where that is not each one, all that follow it.
+    """Change every `every`-th target token and, if that is not each token, all tokens after it.
 
-    The first sentence gets other words, the second UNK and the third END. In training mode, where dropout falls
-    alike before and after, the last token is changed, then all but the first, then all after the middle.
+    The first sentence gets other words, the second UNK and the third END. In training mode, where dropout is the same
+    before and after, three changes are made instead: all tokens after the first, all after the middle, and the last.
     """
     length = tgt.shape[1]
     other = torch.where(tgt > END + 1, tgt - 1, tgt + 1).clamp(max=model.tgt_vocab_size - 1)
-    other = torch.where(other == tgt, UNK, other)  # of a vocabulary of one word there is no other
+    other = torch.where(other == tgt, UNK, other)  # a vocabulary of one word has no other word
     other[1], other[2] = UNK, END
     cuts = sorted({1, length // 2, length - 1}) if training else list(range(1, length, every))
     variants = []
@@ -180,12 +185,12 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
         end = s + 1 if every == 1 and not training else length
         variants.append(torch.cat([tgt[:, :s], other[:, s:end], tgt[:, end:]], dim=1))
     model.train(training)
-    if training or length > LONG:  # whose logits may be too many to have at once
+    if training or length > LONG:  # their logits may be too many to hold at once
         after = []
         for ids in (tgt, *variants):
             torch.default_generator.manual_seed(0)
             after.append(model(src, ids))
-    else:  # all at once
+    else:  # all variants in one batch
         ids = torch.cat([tgt, *variants])
         after = list(model(src.repeat(len(ids) // len(src), 1), ids).split(len(src)))
     model.eval()
@@ -197,7 +202,7 @@ def _perturbation(model: Transformer, src: Tensor, tgt: Tensor, every: int, *, t
 
 @torch.no_grad()
 def _truncation(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
-    """Cuts the targets: what follows must not be felt, be it by its number alone."""
+    """Cut the targets short: earlier logits must not depend on later tokens, nor on their number."""
     before, cuts = model(src, tgt), sorted({1, tgt.shape[1] // 2, tgt.shape[1] - 1})
     moved = _largest(_distance(model(src, tgt[:, :t]), before[:, :t]) for t in cuts)
     tried = f"{tgt.shape[1]} target tokens cut to {', '.join(map(str, cuts))}, logits compared"
@@ -216,7 +221,7 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
     batch, length = tgt.shape
     distances = []
     for t in range(length - 1):
-        # A weighted sum: the plain sum of logits after a norm can have a vanishing gradient.
+        # A weighted sum: after a norm, the plain sum of the logits can have a vanishing gradient.
         weights = torch.linspace(-1, 1, logits.shape[2]).to(logits)
         (gradient,) = torch.autograd.grad((logits[:, t] @ weights).sum(), embedded[0], retain_graph=True)
         of_tokens = gradient[: batch * length].unflatten(0, (batch, length))
@@ -228,7 +233,7 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
 
 @torch.no_grad()
 def _padding(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
-    """The first sentence shortened and padded, beside longer ones, against alone."""
+    """Shorten and pad the first sentence of a batch, and compare it with the same sentence alone."""
     s, t = max(1, src.shape[1] // 2), max(1, tgt.shape[1] // 2)
     padded_src, padded_tgt = src.clone(), tgt.clone()
     padded_src[0, s:], padded_tgt[0, t:] = PAD, PAD
@@ -239,7 +244,7 @@ def _padding(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
 
 @torch.no_grad()
 def _cache(model: Transformer, src: Tensor, tgt: Tensor) -> Check:
-    """Three sentences, the first shorter than the others, whose rows are repeated and reordered as a beam's are."""
+    """Decode three sentences, the first one shorter, and repeat and reorder their rows as a beam search does."""
     src = src.clone()
     src[0, max(1, src.shape[1] // 2) :] = PAD
     full = model(src, tgt).log_softmax(dim=2)
@@ -261,5 +266,5 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 
 def _largest(distances: Iterable[float]) -> float:
-    """NaN where one is, which Python's `max` may pass by."""
+    """Return the largest distance, or NaN if there is one. (Python's `max` may miss NaN.)"""
     return torch.tensor(list(distances)).max().item()

@@ -1,13 +1,14 @@
-"""Attention of one more token per row, for decoding: keys and values of earlier tokens are in a cache.
+"""Attention while decoding: one more token per row, with the keys and values of earlier tokens in a cache.
 
-They are cached in one of two forms of the same mathematics:
+The cache has one of two forms, which are mathematically the same:
 
-    per head   keys W_h^K y and values W_h^V e of every head h: H·C + H·C numbers a token, or where heads share
-               them (`num_kv_heads`), once for each group: G·C + G·C
-    absorbed   y and e themselves, once for all heads (`kernels.absorption`): D numbers a token, or D + M
+    per head   keys W_h^K y and values W_h^V e of every head h: H·C + H·C numbers per token; or if heads share them
+               (`num_kv_heads`), once for each group: G·C + G·C
+    absorbed   y and e themselves, once for all heads (`kernels.absorption`): D numbers per token, or D + M
 
-Where heads are wide, as in arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `absorbed` takes
-fewer operations and up to 16 times less memory, which is what decoding waits for. Where they are narrow it takes more.
+If heads are wide, as in arXiv 2410.04731 and the tutorial that it follows (C = D/2 and C = D), `absorbed` takes fewer
+operations and up to 16 times less memory, and reading that memory is what decoding waits for. If heads are narrow, it
+takes more.
 """
 
 from typing import NamedTuple
@@ -25,14 +26,14 @@ from repose.model.scores import Reach
 
 
 class StepKeyMask(NamedTuple):
-    """What the weights of a step depend on (`scores.KeyMask`)."""
+    """The mask of a decoding step (`scores.KeyMask`)."""
 
     has_key: Float[Tensor, "N 1 1 1 1"] | None
     own: Bool[Tensor, " K"] | None
 
 
 class StepReach(Reach):
-    """What self-attention reaches when one more token of each row is read (`Reach`): the row's tokens so far."""
+    """The keys of self-attention in a decoding step (`Reach`): the row's tokens so far, the one being read included."""
 
     def __init__(self, cache: Cache, positions: Positions, window: int | None) -> None:
         """`window`: r of local attention."""
@@ -45,12 +46,12 @@ class StepReach(Reach):
         self.blocks = [StepKeyMask(None, keys_at == self.at)]
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
-        """Queries or keys of the token being read as they enter the scores."""
+        """Return the queries or keys of the token being read as they enter the scores."""
         return self._positions.turn(rows, self.at)
 
 
 class MemoryReach(Reach):
-    """What cross-attention reaches in a step (`Reach`): the tokens of the row's source."""
+    """The keys of cross-attention in a decoding step (`Reach`): the tokens of the row's source."""
 
     def __init__(self, cache: Cache) -> None:
         self.bias = cache.src_bias
@@ -58,9 +59,10 @@ class MemoryReach(Reach):
 
 
 class CachedAttention:
-    """The projections of one attention as decoding uses them; the scale is in the queries'.
+    """The projections of one attention as decoding uses them. The scale is in the query projection.
 
-    Shapes: G groups of heads that share keys, 1 for `absorbed`, H where none do; a row has I = H / G queries of each.
+    Shapes: G is the number of groups of heads that share keys (1 for `absorbed`, H if no heads share). A row has
+    I = H / G queries for each group.
     """
 
     def __init__(self, attention: Attention) -> None:
@@ -72,7 +74,7 @@ class CachedAttention:
         self.query = Affine(folded.query, folded.query_bias, query)
         self.output = Affine(folded.output, folded.output_bias, attention.output)
         self._all: Affine | None = None
-        """All three projections, where they read the same."""
+        """The query, key and value projections as one product, if all three read the same rows."""
         if not self.is_absorbed and isinstance(value, Linear) and query.in_features == value.in_features:
             biases = None if folded.query_bias is None else torch.cat([folded.query_bias, key.bias, value.bias])
             self._all = Affine(torch.cat([folded.query, key.weight, value.weight]), biases, query)
@@ -81,7 +83,7 @@ class CachedAttention:
     def self_attention(
         self, x: Float[Tensor, "R D"], values_from: Float[Tensor, "R M"], cache: Cache, reach: StepReach
     ) -> Float[Tensor, "R D"]:
-        """Attention to the row's tokens so far, this one included."""
+        """Attend to the row's tokens so far, the one being read included."""
         if self.is_absorbed:
             query, key, value = self.query(x), x, values_from
         elif values_from is x and self._all is not None:
@@ -89,7 +91,7 @@ class CachedAttention:
         else:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
         query, key = self.qk_norm.queries(query), self.qk_norm.keys(key)
-        query, key = reach.turn(query), reach.turn(key)  # keys are cached turned
+        query, key = reach.turn(query), reach.turn(key)  # keys are cached after turning
         same = self.is_absorbed and value is key
         cached = cache.extend(self, *(self._groups(y) for y in ((key,) if same else (key, value))))
         if reach.first > 0:
@@ -101,8 +103,8 @@ class CachedAttention:
     def cross_attention(
         self, x: Float[Tensor, "R D"], memory: Memory | None, cache: Cache, reach: MemoryReach
     ) -> Float[Tensor, "R D"]:
-        """Attention to the memory, which may be None once the cache has its keys and values."""
-        owner = Memory if self.is_absorbed else self  # absorbed, every layer reads the same
+        """Attend to the memory, which may be None once the cache holds its keys and values."""
+        owner = Memory if self.is_absorbed else self  # absorbed heads of every layer read the same rows
         cached = cache.of_memory(owner, lambda: self._of_memory(memory))
         queries = cache.beams.gather(self.qk_norm.queries(self.query(x)))
         weights = self._weights(queries, cached[0], reach.bias, reach)
@@ -125,7 +127,7 @@ class CachedAttention:
     def _weights(
         self, queries: Float[Tensor, "N W Hc"], keys: Float[Tensor, "N G K c"], bias: Tensor | None, reach: Reach
     ) -> Float[Tensor, "N G W I K"]:
-        """Attention weights of W rows a sentence, each with I heads a group; `bias` is added to the scores."""
+        """Return attention weights of W rows per sentence, with I heads per group; `bias` is added to the scores."""
         shape = (len(queries), queries.shape[1], self.num_groups, self.num_heads // self.num_groups)
         q = queries.view(*shape, -1).transpose(1, 2).flatten(2, 3)  # (N, G, W * I, c)
         scores = torch.bmm(q.flatten(0, 1), keys.flatten(0, 1).mT).view(shape[0], shape[2], shape[1], shape[3], -1)
@@ -135,12 +137,12 @@ class CachedAttention:
 
 
 def cached(attention: Attention, cache: Cache) -> CachedAttention:
-    """The attention as decoding with `cache` uses it."""
+    """Return the attention as decoding with `cache` uses it, made at the first call."""
     return cache.once(attention, lambda: CachedAttention(attention))
 
 
 def _heads(weights: Float[Tensor, "N G W I K"], values: Float[Tensor, "N G K e"]) -> Float[Tensor, "N W Hc"]:
-    """Each head's mean of values, side by side; zeros where there is no key."""
+    """Return each head's weighted mean of values, side by side; zeros where there is no key."""
     n, groups, rows, inner, _ = weights.shape
     heads = torch.bmm(weights.flatten(2, 3).flatten(0, 1), values.flatten(0, 1))
     return heads.view(n, groups, rows, inner, -1).transpose(1, 2).flatten(2)

@@ -1,4 +1,4 @@
-"""What an architecture costs: parameters by part, training FLOPs per token, and memory."""
+"""The cost of an architecture: parameters by part, training FLOPs per token, and memory."""
 
 from dataclasses import dataclass
 
@@ -11,25 +11,25 @@ from repose.model.architecture import BYTES_PER_WEIGHT, Architecture
 from repose.model.transformer import Transformer
 
 BYTES_PER_PARAMETER = 16
-"""fp32 weight, gradient, and Adam's two moments."""
+"""fp32: the weight, its gradient, and Adam's two moments."""
 
 
 @dataclass(frozen=True)
 class Description:
-    """Sizes and costs of a model at given vocabularies and sentence length."""
+    """Sizes and costs of a model, for given vocabularies and sentence length."""
 
     parts: dict[str, int]
-    """Parameters by part; tied matrices count once, where they come first."""
+    """Number of parameters by part. Tied matrices count once, in the first part that has them."""
     total: int
-    """All parameters."""
+    """Number of all parameters."""
     training_flops: float
-    """Floating-point operations of one training step per target token, forward and backward, by torch's own counter."""
+    """Floating-point operations of a training step per target token, forward and backward, counted by torch."""
     forward_flops: float
-    """The forward pass alone, per target token."""
+    """Floating-point operations of the forward pass per target token."""
     weights_bytes: int
-    """Weights in fp32."""
+    """Bytes of the weights, in fp32."""
     training_bytes: int
-    """Weights, gradients and Adam's moments in fp32; activations come on top."""
+    """Bytes of weights, gradients and Adam's moments, in fp32, without activations."""
 
 
 PARTS = {
@@ -49,16 +49,16 @@ PARTS = {
 def describe(
     architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, length: int = 16, batch_size: int = 8
 ) -> Description:
-    """Counts on a batch of `batch_size` sentence pairs of `length` tokens each. It really runs: packing depends on the
-    ids.
+    """Measure a model on a batch of `batch_size` sentence pairs of `length` tokens each.
 
-    Raises ConfigError for vocabularies that cannot be tied, and for a model larger than this machine's memory.
+    The batch is really computed, because packing depends on the ids. Raises ConfigError for vocabularies that cannot be
+    tied, and for a model larger than this machine's memory.
     """
     architecture.check_size(src_vocab_size, tgt_vocab_size)
     model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
     total = sum(p.numel() for p in model.parameters())
     src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
-    with sdpa_kernel(SDPBackend.MATH):  # plain matrix products, which torch's counter knows on every device
+    with sdpa_kernel(SDPBackend.MATH):  # plain matrix products, which torch can count on every device
         with FlopCounterMode(display=False) as forward:
             loss = model(src, tgt).sum()
         with FlopCounterMode(display=False) as backward:
@@ -75,7 +75,7 @@ def describe(
 
 
 def num_parameters(architecture: Architecture, vocab_size: int) -> int:
-    """Parameters at source and target vocabularies of that size; allocates nothing."""
+    """Return the number of parameters for source and target vocabularies of this size, without allocating anything."""
     with torch.device("meta"):
         model = Transformer(architecture, src_vocab_size=vocab_size, tgt_vocab_size=vocab_size)
     return sum(p.numel() for p in model.parameters())
@@ -83,7 +83,7 @@ def num_parameters(architecture: Architecture, vocab_size: int) -> int:
 
 def _parts(model: nn.Module) -> dict[str, int]:
     counts = dict.fromkeys([*PARTS, "norms", "other"], 0)
-    for name, parameter in model.named_parameters():  # tied parameters come once
+    for name, parameter in model.named_parameters():  # yields tied parameters once
         generic = ".".join("*" if piece.isdigit() else piece for piece in name.split("."))
         is_of_norm = any("norm" in piece for piece in generic.split("."))
         part = next((part for part, prefix in PARTS.items() if generic.startswith(prefix + ".")), None)

@@ -1,4 +1,4 @@
-"""From token ids to the first layer's input: the axes `combine` and `embedding_scale`, and where token norm enters."""
+"""From token ids to the first layer's input: the axes `combine` and `embedding_scale`, and the first token norm."""
 
 import math
 from typing import NamedTuple, assert_never
@@ -19,16 +19,21 @@ from repose.system.errors import DataError
 
 
 class Embedded(NamedTuple):
-    """What a stack starts from."""
+    """The input of a stack's layers."""
 
     hidden: Float[Tensor, "R D"]
-    """Input of the first layer, after dropout."""
+    """The first layer's input, after dropout."""
     values: Float[Tensor, "R M"] | None
-    """Token embeddings that attention takes values from, in every layer; None where values are hidden states alone."""
+    """The token embeddings from which attention takes values, in every layer; None if it takes hidden states only."""
 
 
 def scale_factor(scale: EmbeddingScale, width: int) -> float:
-    """sqrt: Vaswani et al. 3.4. inverse_sqrt: arXiv 2410.04731 eq. 18 and 28 as printed (the tutorial multiplies)."""
+    """Return the factor on token embeddings of this width.
+
+    sqrt           sqrt(width)      Vaswani et al. 3.4
+    inverse_sqrt   1 / sqrt(width)  arXiv 2410.04731 eq. 18 and 28 as printed (the tutorial multiplies)
+    none           1
+    """
     match scale:
         case "sqrt":
             return math.sqrt(width)
@@ -41,7 +46,7 @@ def scale_factor(scale: EmbeddingScale, width: int) -> float:
 
 
 def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor, "R M"] | None) -> Tensor:
-    """What value projections read: (R, D), (R, M), or with `both` (R, D + M)."""
+    """Return what the value projections read: `hidden` (R, D), `tokens` (R, M), or with `both` the two side by side."""
     match kind:
         case "hidden":
             return hidden
@@ -56,10 +61,10 @@ def values_from(kind: Values, hidden: Float[Tensor, "R D"], tokens: Float[Tensor
 
 
 class _Table(nn.Embedding):
-    """A row of M numbers for each token."""
+    """The embedding table, one row of M numbers for each token."""
 
     def reset_parameters(self) -> None:
-        if not self.weight.is_meta:  # torch would import its compiler to draw nothing
+        if not self.weight.is_meta:  # on the meta device, torch would import its compiler just to draw nothing
             super().reset_parameters()
 
     def forward(self, ids: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
@@ -69,27 +74,31 @@ class _Table(nn.Embedding):
 
 
 class Embedding(nn.Module):
-    """Token embeddings, scaled, normalised and combined with positions.
+    """Token embeddings, scaled, normalised and combined with positions P. TN is token norm, LN is layer norm.
 
         E = scale * table[ids];  E' = TN(E)
-        add:     hidden = E' + P          concat:  hidden = [E' | P]     (arXiv 2410.04731 eq. 10-11)
-        values = E'  (before positions and `dropout`, after a dropout of its own)
+        add:     hidden = E' + P
+        concat:  hidden = [E' | P]     (arXiv 2410.04731 eq. 10-11)
+        values = E'  (before positions and `dropout`, after a dropout of their own)
 
-    Full layer normalization (arXiv 2310.10930, 3.1: "a normalization layer is added in front of the original
-    Transformer" and "makes the distributions of input embedding and positional encoding similar"):
-        separate: LN(E') and LN(P) in their place, each with a gain and bias of its own     sum: LN(hidden)
+    The axis `input_norm` is the full layer normalization of arXiv 2310.10930, 3.1: "a normalization layer is added in
+    front of the original Transformer" and "makes the distributions of input embedding and positional encoding similar".
 
-    With `after_concat` TN runs over both halves of the concatenation. With `every_layer` this is the first layer's
-    normalisation; the stacks do the later ones.
-    The introduction of arXiv 2410.04731 takes Fig. 1 (b) for the concatenation and (c) for the normalisation. The
-    caption has them the other way round, normalised first and then concatenated, as do eq. 8-11, and so it is here.
+        separate: LN(E') and LN(P) take the place of E' and P, each with its own gain and bias
+        sum:      LN(hidden)
+
+    With `after_concat`, TN normalises both halves of the concatenation. With `every_layer`, this class normalises the
+    first layer's input, and the stacks that of the later layers.
+
+    The introduction of arXiv 2410.04731 says that its Fig. 1 (b) shows the concatenation and (c) the normalisation. We
+    follow the caption and eq. 8-11, which have it the other way round: normalised first, then concatenated.
     """
 
     def __init__(self, a: Architecture, vocab_size: int, token_norm: TokenNormKind) -> None:
         super().__init__()
-        # No padding_idx: as in Keras, the row of padding is drawn and kept like any other. It is never read.
+        # No padding_idx: as in Keras, the row of padding is initialised and kept like any other. It is never read.
         self.tokens = _Table(vocab_size, a.d_token)
-        self.positions = Positions(a, causal=False)  # none, until the stack puts here what adds rows
+        self.positions = Positions(a, causal=False)  # does nothing, until the stack puts positions with rows here
         width = a.d_model if a.token_norm_site == "after_concat" else a.d_token
         self.token_norm = TokenNorm(token_norm, eps=a.token_norm_eps, width=width)
         self.input_norms = nn.ModuleDict(_input_norms(a))
@@ -99,7 +108,7 @@ class Embedding(nn.Module):
         self.max_length = a.max_length
 
     def forward(self, ids: Int[Tensor, "B L"], packing: Packing, cache: Cache | None = None) -> Embedded:
-        """Real tokens only, in the packing's order; positions continue from the cache's length.
+        """Embed the real tokens, in the packing's order. With a cache, positions continue from the cache's length.
 
         Raises DataError for a sequence longer than `max_length`.
         """
@@ -142,7 +151,7 @@ class Embedding(nn.Module):
 
 
 def _input_norms(a: Architecture) -> dict[str, nn.Module]:
-    """Full layer normalization by what it normalises."""
+    """Return the norms of `input_norm`, each under the name of what it normalises."""
     match a.input_norm:
         case "none":
             return {}

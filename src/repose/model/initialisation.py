@@ -1,18 +1,20 @@
-"""How initial values are drawn: the axis `initialisation`.
+"""Initial values of the weights: the axis `initialisation`.
 
 | scheme  | embedding tables      | attention's projections              | other matrices  | biases        |
 |---------|-----------------------|--------------------------------------|-----------------|---------------|
 | xavier  | N(0, 1/sqrt(width))   | Glorot uniform                       | Glorot uniform  | 0             |
 | keras   | U(-0.05, 0.05)        | Glorot uniform, fans of a 3-D kernel | Glorot uniform  | 0             |
-| fairseq | N(0, 1/sqrt(width))   | Glorot uniform, of queries, keys and | Glorot uniform  | 0             |
-|         |                       | values divided by sqrt(2)            |                 |               |
+| fairseq | N(0, 1/sqrt(width))   | Glorot uniform; those of queries,    | Glorot uniform  | 0             |
+|         |                       | keys and values divided by sqrt(2)   |                 |               |
 | kaiming | Kaiming uniform       | Kaiming uniform                      | Kaiming uniform | nn.Linear's   |
 
-xavier: Vaswani et al. give none; this is the field's habit.
-keras: what the TF tutorial's layers really draw: before Keras 3.15 a MultiHeadAttention kernel (D, H, C) counts as a
-    convolution's, which makes its values 1.3 to 4.8 times smaller than Glorot's.
-fairseq: as Ott et al. (2019, arXiv 1904.01038) start their Transformers, as if the three kernels were one of Glorot's.
+xavier: common practice; Vaswani et al. do not say how they initialise.
+keras: what the TF tutorial's layers actually draw. Before Keras 3.15, the kernel (D, H, C) of a MultiHeadAttention is
+    treated like a convolution's, which makes its values 1.3 to 4.8 times smaller than Glorot's.
+fairseq: as Ott et al. (2019, arXiv 1904.01038) initialise Transformers: as if the kernels of queries, keys and values
+    were one kernel of Glorot's.
 kaiming: as in the code presumed behind arXiv 2310.10930, embedding tables included.
+
 Norms start as the identity.
 """
 
@@ -32,13 +34,13 @@ from repose.system.device import own_defaults
 from repose.system.errors import ConfigError
 
 _SEEDING = threading.Lock()
-"""Held while torch's own generator, which threads share, is at a model's seed."""
+"""Held while torch's own generator, which all threads share, is set to a model's seed."""
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def initialise(model: nn.Module, scheme: Initialisation) -> None:
-    """Draws every matrix and bias of `model` from torch's global generator, in the order of its modules."""
+    """Draw every matrix and bias of `model` from torch's global generator, in the order of its modules."""
     in_attention: set[nn.Module] = set()
     for module in model.modules():
         if isinstance(module, Attention):
@@ -49,32 +51,34 @@ def initialise(model: nn.Module, scheme: Initialisation) -> None:
         elif isinstance(module, Positions):
             for table in module.tables():
                 _table(table, scheme)
-    # Tables last: a tied output projection is an embedding table, and drawn as one.
+    # Tables last: a tied output projection is an embedding table, and is drawn like one.
     for module in model.modules():
         if isinstance(module, nn.Embedding):
             _table(module.weight, scheme)
 
 
 def fresh(make: Callable[..., M], a: Architecture, *vocab_sizes: int, seed: int, position_table: Tensor | None) -> M:
-    """A freshly initialised model; the same seed gives the same weights. Leaves the global random state alone.
+    """Return a freshly initialised model; the same seed gives the same weights.
 
-    Raises ConfigError where `positions = policy` has no `position_table`, or memory is too small for the model.
+    `make` creates the model. Torch's global random state stays as it was. Raises ConfigError if `positions = policy`
+    comes without a `position_table`, and if memory is too small for the model.
     """
     a.check_size(*vocab_sizes)
     if a.positions == "policy" and position_table is None:
         raise ConfigError("positions = 'policy' needs a position_table: read one with repose.positions_rl.table")
     with _SEEDING, own_defaults(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # torch.manual_seed is of every GPU too
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed every GPU too
         model = make(a, position_table=position_table)
         initialise(model, a.initialisation)
     return model
 
 
 def keras_limits(attention: Attention) -> dict[str, float]:
-    """Half-width of the uniform distribution of each projection, as Keras' `glorot_uniform` computes it.
+    """Return the half-width of each projection's uniform distribution, as Keras' `glorot_uniform` computes it.
 
-    A kernel of shape (..., a, b) has fans a·r and b·r, r the product of the leading dimensions: query, key and value
-    kernels are (width in, H, C), the output kernel (H, C, D). Values of two kinds are two kernels of H/2 heads.
+    A kernel of shape (..., a, b) has fans a·r and b·r, where r is the product of the leading dimensions. The kernels of
+    queries, keys and values are (width in, H, C), the output kernel is (H, C, D). Values of two kinds have two kernels
+    of H/2 heads each.
     """
     heads, width = attention.num_heads, attention.head_dim
     inward = {"query": attention.query, "key": attention.key}

@@ -1,4 +1,4 @@
-"""The layers of the two stacks.
+"""The layers of the encoder and the decoder (Vaswani et al. 2017, section 3.1).
 
       EncoderLayer                          DecoderLayer
 
@@ -12,9 +12,12 @@
                                                 │ feed-forward
                                                 └─(+)─ norm ──────┘
 
-Drawn as `norm = post`; with `pre` the norm stands at the head of each branch, with `both` one more does. Values
-of attention are the layer's own input, or with `values = tokens` the same token embeddings in every layer
-(cross-attention: the source's), or with `both` one for half of the heads and the other for the rest.
+The drawing shows `norm = post`. With `pre`, the norm is at the start of each branch; with `both`, there is one at the
+start and one after the sum (`Sublayer`).
+
+The values of attention are the layer's own input. With `values = tokens`, they are the token embeddings, which are the
+same in every layer; cross-attention takes the source's. With `values = both`, half of the heads read the one and half
+the other.
 """
 
 from collections.abc import Callable
@@ -40,14 +43,19 @@ Branch = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module):
-    """Two projections of each token alone, with what `feed_forward` names between them:
+    """The position-wise feed-forward network: two projections of each token, with an activation between them.
 
-    relu:   max(0, x W_1 + b_1) W_2 + b_2                 Vaswani et al. eq. 2
-    gelu:   GELU(x W_1 + b_1) W_2 + b_2                   Hendrycks and Gimpel 2016, arXiv 1606.08415, exact
-    geglu:  (GELU(x W + b) * (x W_1 + b_1)) W_2 + b_2     Shazeer 2020, arXiv 2002.05202, eq. 6, here with biases
-    swiglu: (Swish(x W + b) * (x W_1 + b_1)) W_2 + b_2    likewise; Swish(y) = y sigmoid(y)
+    The axis `feed_forward` names the activation:
 
-    Differs from arXiv 2410.04731: its eq. 21 gives B_1 a row per position, impossible for any length; a vector here.
+        relu:   max(0, x W_1 + b_1) W_2 + b_2                 Vaswani et al. eq. 2
+        gelu:   GELU(x W_1 + b_1) W_2 + b_2                   Hendrycks and Gimpel 2016, arXiv 1606.08415, exact
+        geglu:  (GELU(x W + b) * (x W_1 + b_1)) W_2 + b_2     Shazeer 2020, arXiv 2002.05202, eq. 6, here with biases
+        swiglu: (Swish(x W + b) * (x W_1 + b_1)) W_2 + b_2    likewise; Swish(y) = y sigmoid(y)
+
+    W_1 is (D, F) and W_2 is (F, D).
+
+    Differs from arXiv 2410.04731: its eq. 21 gives B_1 one row per position, which cannot work for every length. Here
+    B_1 is a vector.
     """
 
     def __init__(self, a: Architecture) -> None:
@@ -77,7 +85,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
+    """One encoder layer: self-attention, then feed-forward."""
 
     def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
@@ -90,14 +98,14 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "R D"], tokens: Float[Tensor, "R M"] | None, blocks: Blocks | LocalBlocks
     ) -> Float[Tensor, "R D"]:
-        """One layer; `tokens`: embeddings, where values are made of them."""
+        """Apply the layer. `tokens`: the token embeddings, where attention takes values from them."""
         attend = self.self_attention
         x = self.self_attention_sublayer(x, lambda y: attend(y, y, values_from(self.values, y, tokens), blocks))
         return self.feed_forward_sublayer(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, cross-attention to the memory, then feed-forward."""
+    """One decoder layer: causal self-attention, cross-attention to the memory, then feed-forward."""
 
     def __init__(self, a: Architecture, positions: Positions) -> None:
         super().__init__()
@@ -117,7 +125,7 @@ class DecoderLayer(nn.Module):
         to_self: Blocks | LocalBlocks,
         to_memory: Blocks,
     ) -> Float[Tensor, "R D"]:
-        """One layer over whole targets; `tokens`: embeddings, where values are made of them."""
+        """Apply the layer to whole targets. `tokens`: the token embeddings, where attention takes values from them."""
         return self._sublayers(
             x,
             lambda y: self.self_attention(y, y, values_from(self.values, y, tokens), to_self),
@@ -133,7 +141,7 @@ class DecoderLayer(nn.Module):
         to_self: StepReach,
         to_memory: MemoryReach,
     ) -> Float[Tensor, "R D"]:
-        """One layer over one more token per row; `memory` may be None once the cache has its keys and values."""
+        """Apply the layer to one more token per row. `memory` may be None once the cache holds its keys and values."""
         return self._sublayers(
             x,
             lambda y: cached(self.self_attention, cache).self_attention(

@@ -1,4 +1,4 @@
-"""Norms of rows, with learned weights: the axis `norm_kind`. (`token_norm` has those of token embeddings.)"""
+"""Norms of rows with learned weights: the axis `norm_kind`. (`token_norm.py` has the norms of token embeddings.)"""
 
 import math
 from typing import assert_never
@@ -14,7 +14,10 @@ from repose.model.kernels.linear import at_least_fp32
 
 
 class LayerNorm(nn.LayerNorm):
-    """(x - mean) / sqrt(variance + eps) * gain + bias of each row (Ba et al. 2016, arXiv 1607.06450)."""
+    """Layer normalization of each row (Ba et al. 2016, arXiv 1607.06450).
+
+    (x - mean) / sqrt(variance + eps) * gain + bias
+    """
 
     def forward(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
         if (beside := active()) is not None:
@@ -23,8 +26,12 @@ class LayerNorm(nn.LayerNorm):
 
 
 class RMSNorm(nn.Module):
-    """x / sqrt(mean of x^2 + eps) * gain of each row (Zhang and Sennrich 2019, arXiv 1910.07467): no mean is taken off,
-    and there is no bias. Computed in fp32 at least."""
+    """Root mean square normalization of each row (Zhang and Sennrich 2019, arXiv 1910.07467).
+
+        x / sqrt(mean of x^2 + eps) * gain
+
+    The mean is not subtracted, and there is no bias. Computed in fp32 at least.
+    """
 
     def __init__(self, width: int, *, eps: float) -> None:
         super().__init__()
@@ -36,9 +43,12 @@ class RMSNorm(nn.Module):
 
 
 class ScaleNorm(nn.Module):
-    """g x / ||x||, one learned length g for all rows (Nguyen and Salazar 2019, arXiv 1910.05895), sqrt(D) at first.
+    """Normalization of each row to one learned length (Nguyen and Salazar 2019, arXiv 1910.05895).
 
-    A row shorter than `eps` is divided by that instead, as in the authors' code. Computed in fp32 at least.
+        g x / ||x||
+
+    g is one number for all rows, sqrt(D) at first. A row shorter than `eps` is divided by `eps` instead, as in the
+    authors' code. Computed in fp32 at least.
     """
 
     def __init__(self, width: int, *, eps: float) -> None:
@@ -51,7 +61,7 @@ class ScaleNorm(nn.Module):
 
 
 def norm_of(a: Architecture) -> nn.Module:
-    """A norm of the residual stream: of a sublayer, or of what the last layer gives."""
+    """Return a norm of the residual stream, for a sublayer or after the last layer."""
     match a.norm_kind:
         case "layer":
             return LayerNorm(a.d_model, eps=a.norm_eps)

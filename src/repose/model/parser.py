@@ -1,4 +1,4 @@
-"""A dependency parser: the encoder, and a deep biaffine head (Dozat and Manning 2017, arXiv 1611.01734)."""
+"""A dependency parser: the encoder with a deep biaffine head (Dozat and Manning 2017, arXiv 1611.01734)."""
 
 from functools import partial
 from typing import NamedTuple
@@ -17,31 +17,31 @@ from repose.model.stacks import Encoder
 
 
 class WordStates(NamedTuple):
-    """Packed rows of ROOT and words, as dependents and as heads, and where they belong."""
+    """Packed rows of ROOT and the words, in their roles as dependents and as heads."""
 
     arc_dependent: Float[Tensor, "R A"]
     arc_head: Float[Tensor, "R A"]
     label_dependent: Float[Tensor, "R E"]
     label_head: Float[Tensor, "R E"]
     packing: Packing
-    """Its mask (B, W) is True at ROOT, which is column 0, and at each word."""
+    """Where the rows belong. Its mask (B, W) is True at ROOT, in column 0, and at each word."""
 
 
 class Parser(nn.Module):
-    """Scores of heads and labels for the words of a sentence.
+    """A dependency parser: it scores a head and a label for each word of a sentence.
 
-    The encoder reads START, the words' subwords and END. A word's state is the row of its first subword, ROOT's that of
-    START. Four networks x -> ReLU(x W + b), each with dropout, make of it (eq. 4-5) a dependent and a head, for arcs
-    (d_model wide) and for labels (half as wide). For word i, head j and label l
+    The encoder reads START, the words' subwords and END. A word is represented by the row of its first subword, ROOT by
+    the row of START. Four networks x -> ReLU(x W + b), each with dropout, turn a row into a dependent d and a head h
+    for arcs (d_model wide), and into d' and h' for labels (half as wide; eq. 4-5). For word i, head j and label l:
 
         arc_ij    = d_i U h_j + u · h_j                          (eq. 8-9: a bilinear product, and a prior of each head)
         label_ijl = d'_i U_l h'_j + w_l · [h'_j | d'_i] + b_l    (eq. 3, 10)
 
-    Differs from the paper: the encoder is this project's instead of a bidirectional LSTM over words with tags and
-    character embeddings; the networks' widths follow d_model (500 and 100 there), their dropout `dropout` (1/3 there);
-    a word's score as its own head is -inf.
+    Differs from the paper: the encoder is this project's, not a bidirectional LSTM over words with tags and character
+    embeddings; the widths of the networks follow d_model (500 and 100 in the paper), and their dropout is `dropout`
+    (1/3 in the paper); a word's score as its own head is -inf.
 
-    The decoder's fields (`num_decoder_layers`, `decoder_token_norm`, `tie_embeddings`, `output_bias`) mean nothing.
+    The decoder's fields (`num_decoder_layers`, `decoder_token_norm`, `tie_embeddings`, `output_bias`) have no effect.
     """
 
     def __init__(
@@ -67,9 +67,10 @@ class Parser(nn.Module):
         self.label_prior = Linear(2 * label, num_labels)
 
     def words(self, src: Int[Tensor, "B S"], first: Int[Tensor, "B W"]) -> WordStates:
-        """What ROOT and words are like. `first`: the column of `src` of each one's first subword, -1 for padding.
+        """Encode ROOT and the words.
 
-        Raises DataError for a sentence longer than `max_length`.
+        `first`: the column in `src` of the first subword of ROOT and each word; -1 for padding. Raises DataError for a
+        sentence longer than `max_length`.
         """
         memory = self.encoder(src)
         packing = Packing(first >= 0)
@@ -80,19 +81,19 @@ class Parser(nn.Module):
         return WordStates(a, b, c, d, packing)
 
     def arcs(self, words: WordStates) -> Float[Tensor, "B W W"]:
-        """Scores [b, i, j] of j as the head of i, fp32; -inf where j is no word of the sentence, or is i itself."""
+        """Return scores [b, i, j] of j as the head of i, in fp32; -inf where j is i, or not in the sentence."""
         pad = words.packing.pad
         heads = pad(words.arc_head)
         scores = pad(self.arc(words.arc_dependent)) @ heads.mT + self.arc_prior(heads).mT
         own = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
-        # ROOT's own row, which means nothing, keeps ROOT: a row without any finite score would be NaN.
+        # ROOT's own row is not used. It keeps ROOT as a head, because a row without any finite score would become NaN.
         own[:1, :1] = False
         barred = ~words.packing.mask[:, None, :] | own
         barred = barred & words.packing.mask[:, :, None]
         return at_least_fp32(scores).masked_fill(barred, -torch.inf)
 
     def labels(self, words: WordStates, heads: Int[Tensor, "B W"]) -> Float[Tensor, "R X"]:
-        """Scores [r, l] of label l on the arc from its head to the word of packed row r, fp32."""
+        """Return scores [r, l] of label l for the arc to the word of packed row r from its head in `heads`, in fp32."""
         pad, pack = words.packing.pad, words.packing.pack
         width = words.label_head.shape[1]
         chosen = pack(pad(words.label_head).gather(1, heads[:, :, None].expand(-1, -1, width)))
@@ -109,6 +110,6 @@ def build_parser(
     seed: int = 0,
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Parser:
-    """A freshly initialised parser (`initialisation.fresh`)."""
+    """Build a freshly initialised parser (`initialisation.fresh`)."""
     make = partial(Parser, vocab_size=vocab_size, num_labels=num_labels)
     return fresh(make, architecture, vocab_size, seed=seed, position_table=position_table)

@@ -1,9 +1,9 @@
-"""How a model knows the order of its tokens: the axis `positions`, one class for each way.
+"""Positional encodings: how a model knows the order of its tokens. The axis `positions`, one class for each value.
 
-A stack has one `Positions` object, which answers every question about the order: what is added to, or set beside, the
-token embeddings (`rows`), how queries and keys turn (`turn`), what is added to the scores (`scores`), and by what
-products of queries and keys are scaled (`scale`). A new way is a subclass that overrides what it changes, and a
-`case` in `positions_of`.
+Each stack has one `Positions` object, which can act in four places: rows that are added to the token embeddings or
+concatenated with them (`rows`), rotations of queries and keys (`turn`), terms added to the scores (`scores`), and the
+scale on products of queries and keys (`scale`). A new kind of positions is a subclass that overrides what it changes,
+and a `case` in `positions_of`.
 """
 
 import functools
@@ -22,77 +22,78 @@ from repose.model.kernels.packing import Packing
 from repose.model.norms import LayerNorm
 
 NUM_BUCKETS = 32
-"""Classes of distances that T5 and TUPE-R tell apart."""
+"""Number of buckets: the classes of distances that T5 and TUPE-R distinguish."""
 FARTHEST = 128
-"""Tokens from which on all distances are in one class (T5)."""
+"""Distance in tokens from which on all distances share one bucket (T5)."""
 
 
 class Positions(nn.Module):
-    """How a stack knows the order of its tokens. This one does not know it (`none`).
+    """The positions of a stack. This base class is the value `none`: the stack does not know the order of its tokens.
 
-    Positions count from 0. Those beyond `max_length` belong to padding and may give anything finite.
+    Positions count from 0. Those beyond `max_length` belong to padding and may give any finite result.
     """
 
     def __init__(self, a: Architecture, *, causal: bool) -> None:
-        """Of a stack whose self-attention is `causal` or sees both sides."""
+        """`causal`: True if the stack's self-attention sees earlier tokens only."""
         super().__init__()
 
     def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"] | None:
-        """What `combine` adds to the embeddings of tokens at these positions, or sets beside them; None for nothing."""
+        """Return the rows for tokens at these positions, for `combine` to add or concatenate; None for nothing."""
         return None
 
     def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
-        """Self-attention's queries or keys of tokens at these positions, or all at one, as they enter the scores."""
+        """Return self-attention's queries or keys at these positions (or all at one), as they enter the scores."""
         return rows
 
     def turn_packed(self, rows: Float[Tensor, "R HC"], packing: Packing) -> Float[Tensor, "R HC"]:
-        """The same of whole sentences."""
+        """Return the queries or keys of whole sentences as they enter the scores."""
         return self.turn(rows, packing.columns) if self.turns else rows
 
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
     ) -> Float[Tensor, "*n H q k"] | None:
-        """Added to the scores of self-attention, in every layer of the stack; None for nothing.
+        """Return what is added to the scores of self-attention, in every layer of the stack; None for nothing.
 
-        `derived`: what `derived` returned, as long as the weights have stayed as they are.
+        `derived`: the result of the method `derived`, while the weights stay the same.
         """
         return None
 
     def derived(self) -> Any:
-        """What `scores` needs of the weights alone: decoding asks for it once, not at every step."""
+        """Return what `scores` computes from the weights alone. Decoding asks for it once, not at every step."""
         return None
 
     def scale(self, head_dim: int) -> float:
-        """Factor on products of self-attention's queries and keys."""
+        """Return the factor on products of self-attention's queries and keys; 1/sqrt(C) here."""
         return head_dim**-0.5
 
     def tables(self) -> Sequence[nn.Parameter]:
-        """Weights with one row for each position: initial values are drawn as for token embeddings."""
+        """Return the weights that have one row for each position, to be initialised like token embeddings."""
         return ()
 
     @property
     def turns(self) -> bool:
-        """Whether `turn` changes anything."""
+        """True if `turn` changes anything."""
         return type(self).turn is not Positions.turn
 
     @property
     def has_rows(self) -> bool:
-        """Whether `rows` gives anything."""
+        """True if `rows` returns rows."""
         return type(self).rows is not Positions.rows
 
 
 class TablePositions(Positions):
-    """One row of a table for each position (`interleaved`, `halves`, `printed`, `learned`, `policy`).
+    """Positions as the rows of a table (`interleaved`, `halves`, `printed`, `learned`, `policy`).
 
-    Learned positions (Vaswani et al. 3.5, table 3 row E) are one trained row for each position up to `max_length`, a
-    table for each stack. Fixed ones are a buffer that no checkpoint stores. Those of a policy are a buffer of the given
-    table, stored with the weights.
+    interleaved, halves, printed   fixed (`sinusoids`); a buffer that no checkpoint stores
+    learned                        one trained row for each position up to `max_length`, a table for each stack
+                                   (Vaswani et al. 3.5, table 3 row E)
+    policy                         the given table, upscaled (`upscale`); a buffer that is stored with the weights
     """
 
     table: Tensor
 
     def __init__(self, a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] | None = None) -> None:
-        """`table`: for `policy`, of any size; without it room is left for the values of a checkpoint."""
+        """`table`: for `policy`, of any size. Without it, the buffer is zero until a checkpoint is loaded."""
         super().__init__(a, causal=causal)
         length, width = a.max_length, a.d_token
         match a.positions:
@@ -105,25 +106,26 @@ class TablePositions(Positions):
                 self.register_buffer("table", sinusoids(a.positions, length, width), persistent=False)
 
     def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"]:
-        """The table's."""
+        """Return the table's rows at these positions."""
         return self.table.index_select(0, at)
 
     def tables(self) -> Sequence[nn.Parameter]:
-        """The learned one."""
+        """Return the table if it is learned."""
         return (self.table,) if isinstance(self.table, nn.Parameter) else ()
 
 
 class Rotary(Positions):
     """Positions as rotations of self-attention's queries and keys (RoFormer, Su et al. 2021, arXiv 2104.09864, 3.2.2).
 
-    In each head the numbers x_2i and x_(2i+1) of a query or key at position m are a point of the plane, which turns
-    about zero by the angle m · 10000^(-2i/C), all from 0: as complex numbers,
+    In each head, the numbers x_2i and x_(2i+1) of a query or key at position m are a point in the plane. It is rotated
+    about the origin by the angle m · 10000^(-2i/C), with m and i from 0. In complex numbers:
 
         (x_2i + x_(2i+1) j) · e^(j m 10000^(-2i/C))
 
-    so a score depends on contents and on the distance of their positions alone. Nothing is learned or stored.
+    So a score depends only on the contents and on the distance between positions. Nothing is learned or stored.
 
-    Differs from the paper, which does not name cross-attention: it has no distances, and nothing turns there.
+    Differs from the paper, which does not mention cross-attention: two sentences have no distance, so nothing turns
+    there.
     """
 
     table: Float[Tensor, "max_length half 2"]
@@ -135,7 +137,7 @@ class Rotary(Positions):
         self.register_buffer("table", table.contiguous(), persistent=False)
 
     def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
-        """Each head's queries or keys, turned; computed in fp32 at least."""
+        """Return each head's queries or keys, rotated. Computed in fp32 at least."""
         wide = at_least_fp32(rows)
         pairs = torch.view_as_complex(wide.unflatten(1, (-1, self.table.shape[1], 2)))
         turns = torch.view_as_complex(self.table[at].to(wide.dtype)).unsqueeze(-2)
@@ -145,10 +147,11 @@ class Rotary(Positions):
 class Alibi(Positions):
     """Attention with linear biases (ALiBi, Press et al. 2022, arXiv 2108.12409, section 3): score_ij - m_h |i - j|.
 
-    m_h is fixed, one number for each head: 2^(-8h/H), h from 1, where H is a power of two; otherwise those of the next
-    lower power n, and then every other one of those of 2n, as in the authors' code. Nothing is learned or stored.
+    The slope m_h is fixed, one number for each head: 2^(-8h/H), h from 1, if H is a power of two. Otherwise, the first
+    n slopes are those of n heads, where n is the next lower power of two, and the rest are every other slope of 2n
+    heads, as in the authors' code. Nothing is learned or stored.
 
-    Differs from the paper, which has decoders alone: in an encoder both sides fall alike.
+    Differs from the paper, which has decoders only: in an encoder, scores fall with the distance on both sides alike.
     """
 
     slopes: Float[Tensor, " H"]
@@ -163,7 +166,7 @@ class Alibi(Positions):
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
     ) -> Float[Tensor, "*n H q k"]:
-        """-m_h |i - j|."""
+        """Return -m_h |i - j|."""
         distance = (keys_at[..., None, :] - queries_at[..., :, None]).abs()
         return -self.slopes[:, None, None] * distance[..., None, :, :]
 
@@ -171,10 +174,11 @@ class Alibi(Positions):
 class T5Positions(Positions):
     """Relative position bias (T5, Raffel et al. 2020, arXiv 1910.10683, section 2.1): score_ij + b_h(j - i).
 
-    b is one learned number for each head and class of distances (`buckets`), zero at first, shared by the layers of
-    a stack.
+    b is one learned number for each head and bucket of distances (`buckets`). It is zero at first, and the layers of a
+    stack share it.
 
-    Differs from the paper: products of queries and keys are scaled by 1/sqrt(C), where T5 draws smaller queries.
+    Differs from the paper: products of queries and keys are scaled by 1/sqrt(C). T5 draws smaller initial queries
+    instead.
     """
 
     def __init__(self, a: Architecture, *, causal: bool) -> None:
@@ -184,23 +188,23 @@ class T5Positions(Positions):
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
     ) -> Float[Tensor, "*n H q k"]:
-        """b."""
+        """Return b_h(j - i)."""
         return by_distance(self.distances, queries_at, keys_at, causal=self.causal)
 
 
 class UntiedPositions(Positions):
-    """TUPE (Ke et al. 2021, arXiv 2006.15595, eq. 10-11): positions meet positions, contents meet contents.
+    """Untied positions (TUPE, Ke et al. 2021, arXiv 2006.15595, eq. 10-11): positions and contents score separately.
 
         score_ij = (x_i W^Q)·(x_j W^K) / sqrt(2C) + (p_i U^Q)·(p_j U^K) / sqrt(2C)   [+ b_(j-i) for `untied_relative`]
 
-    This computes the part without x: for each head, once for all layers of a stack, which share it. p_i is a learned
-    row of d_model numbers after a layer norm of its own (which the authors' code has and the text does not name).
-    b is one number per head and class of distances, zero at first. Both parts are scaled by 1/sqrt(2C), so that their
-    sum has the usual variance.
+    This class computes the terms without x, for each head. All layers of a stack share them. p_i is a learned row of
+    d_model numbers, after a layer norm of its own (which is in the authors' code but not in the text). b is one number
+    for each head and bucket of distances, zero at first. Both products are scaled by 1/sqrt(2C), so that their sum has
+    the usual variance.
 
-    Differs from the paper: it trains an encoder with a [CLS] token whose position is untied from the rest; a
-    translation has no such token. In a decoder, which sees no later token, the classes are all of earlier ones, as
-    in T5. Cross-attention is of contents alone, as in Vaswani et al.
+    Differs from the paper: the paper trains an encoder with a [CLS] token, whose position is untied from the rest; a
+    translation has no such token. In a decoder, which sees no later token, all buckets are for earlier ones, as in T5.
+    Cross-attention scores contents only, as in Vaswani et al.
     """
 
     def __init__(self, a: Architecture, *, causal: bool) -> None:
@@ -217,7 +221,7 @@ class UntiedPositions(Positions):
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
     ) -> Float[Tensor, "*n {self.num_heads} q k"]:
-        """Scores of positions against positions."""
+        """Return the scores of positions against positions."""
         with torch.autocast(self.table.device.type, enabled=False):
             last = len(self.table) - 1
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
@@ -228,19 +232,19 @@ class UntiedPositions(Positions):
             return scores
 
     def derived(self) -> tuple[Tensor, Tensor]:
-        """All positions as queries and as keys."""
+        """Return the projections of all positions, as queries and as keys."""
         return self._projected(None)
 
     def scale(self, head_dim: int) -> float:
-        """1/sqrt(2C)."""
+        """Return 1/sqrt(2C), since two products are added."""
         return (2 * head_dim) ** -0.5
 
     def tables(self) -> Sequence[nn.Parameter]:
-        """p."""
+        """Return p."""
         return (self.table,)
 
     def _projected(self, length: int | None) -> tuple[Float[Tensor, "L HC"], Float[Tensor, "L HC"]]:
-        """The first positions (None: all) as queries, the scale included, and as keys."""
+        """Project the first `length` positions (None: all) to queries, scaled, and to keys."""
         rows = self.norm(self.table[:length])
         return self.query(rows) * self.scale(self.head_dim), self.key(rows)
 
@@ -249,12 +253,12 @@ class UntiedPositions(Positions):
 
 
 def _longest(queries_at: Tensor, keys_at: Tensor) -> int | None:
-    """How many positions there are; None where a GPU would have to be waited for."""
+    """Return how many positions are used; None on an accelerator, where the CPU would have to wait for the number."""
     return int(max(queries_at.max(), keys_at.max())) + 1 if queries_at.device.type == "cpu" else None
 
 
 def positions_of(a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] | None = None) -> Positions:
-    """The positions of a stack. `table`: as for `TablePositions`."""
+    """Return the positions of a stack. `table`: as for `TablePositions`."""
     match a.positions:
         case "interleaved" | "halves" | "printed" | "learned" | "policy":
             return TablePositions(a, causal=causal, table=table)
@@ -273,15 +277,15 @@ def positions_of(a: Architecture, *, causal: bool, table: Float[Tensor, "n d"] |
 
 
 def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "length width"]:
-    """The fixed encodings, one row per position.
+    """Return a fixed encoding, one row per position.
 
-    interleaved: sin and cos of pos / 10000^(2i/d) in even and odd columns, pos from 0 (Vaswani et al. 3.5).
-    halves: the same columns permuted, all sines before all cosines (TF tutorial).
-    printed: arXiv 2410.04731 eq. 3 to the letter: pos i from 1, column j from 1, i / 10000^(2j/m) in *all* columns,
-        sine for j <= m/2 and cosine beyond. The cosines' exponents go from 1 to 2, so that they hardly leave 1: by less
-        than 5e-5 in 128 positions of width 64.
+    interleaved: sin and cos of pos / 10000^(2i/d) in even and odd columns, pos from 0 (Vaswani et al. 3.5)
+    halves:      the same columns in another order: all sines before all cosines (TF tutorial)
+    printed:     arXiv 2410.04731 eq. 3 exactly as printed: i / 10000^(2j/m) in *all* columns, with pos i and
+                 column j from 1; sine for j <= m/2, cosine beyond. The exponents of the cosines go from 1 to 2, so
+                 that they hardly differ from 1: by less than 5e-5 in 128 positions of width 64.
     """
-    if (shape := torch.empty(length, width)).is_meta:  # torch would import its compiler to compute nothing
+    if (shape := torch.empty(length, width)).is_meta:  # torch would import its compiler just to compute nothing
         return shape
     columns = torch.arange(width, dtype=torch.float64)
     positions = torch.arange(length, dtype=torch.float64)[:, None]
@@ -301,15 +305,17 @@ def sinusoids(kind: PositionsKind, length: int, width: int) -> Float[Tensor, "le
 
 
 def upscale(table: Float[Tensor, "n d"], length: int, width: int) -> Float[Tensor, "length width"]:
-    """A small table as an encoding of `length` positions, `width` numbers each (arXiv 2310.10930, 3.3).
+    """Scale a small table up to `length` positions of `width` numbers, and smooth it (arXiv 2310.10930, 3.3).
 
-    Each number becomes a block of length/n rows and width/d columns (8 x 16 to 256 x 512, blocks of 32 x 32: so we read
-    the paper's "16 x 8" and "512 x 256"), and then each becomes the mean of those at most half a block, rounded up,
-    before and after it: in a block of 32, 33 numbers. Windows are cut at the edges of a row.
+    First, each number becomes a block of length/n rows and width/d columns. From 8 x 16 to 256 x 512, the blocks are 32
+    x 32; this is how we read the paper's "16 x 8" and "512 x 256". Then each number becomes the mean of its neighbours
+    up to half a block (rounded up) before and after it: of 33 numbers for a block of 32. Within a row, windows are cut
+    off at the edges.
 
-    Differs from the paper, which names the pooling and nothing else of it: over the first and the last position the
-    table goes on with its slope for half a block, where windows cut there would make the first half block (16
-    positions, a sentence) one and the same row. See docs/decisions/015-policy-table-at-its-edges.md.
+    Differs from the paper, which names the pooling but gives no details: before the first position and after the last
+    one, the table continues with its slope for half a block. If windows were cut off there, all positions of the first
+    half block (16 positions, the length of a sentence) would have the same row. See
+    docs/decisions/015-policy-table-at-its-edges.md.
     """
     rows = _pooling(len(table), length, goes_on=len(table) > 1)
     columns = _pooling(table.shape[1], width, goes_on=False)
@@ -317,7 +323,10 @@ def upscale(table: Float[Tensor, "n d"], length: int, width: int) -> Float[Tenso
 
 
 def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length num"]:
-    """Weights of `num` numbers, repeated in blocks to `length`, in the mean over each window."""
+    """Return the matrix that repeats `num` numbers in blocks up to `length`, then takes the mean over each window.
+
+    `goes_on`: extrapolate beyond both ends instead of cutting windows off.
+    """
     half = math.ceil(length / num / 2) if length > num else 0
     windows = torch.arange(length)[:, None] + torch.arange(-half, half + 1)
     block = torch.eye(num, dtype=torch.float64)[windows.clamp(0, length - 1) * num // length]
@@ -333,17 +342,18 @@ def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length n
 def by_distance(
     weights: Float[Tensor, "H buckets"], queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], *, causal: bool
 ) -> Float[Tensor, "*n H q k"]:
-    """For each head, query and key: the weight of the class that their distance is in."""
+    """Return, for each head, query and key, the weight of the bucket that their distance is in."""
     distance = keys_at[..., None, :] - queries_at[..., :, None]
-    # Not by indexing, whose gradient several threads add up in an order of their own: other bits at every run.
+    # Not by indexing: several threads would sum its gradient in varying order, and each run would have other bits.
     return F.embedding(buckets(distance, causal=causal), weights.T).movedim(-1, -3)
 
 
 def buckets(distance: Int[Tensor, "*x"], *, causal: bool) -> Int[Tensor, "*x"]:
-    """Which of `NUM_BUCKETS` classes a distance j - i is in, as in T5 (Raffel et al. 2020, section 2.1).
+    """Return the bucket, out of `NUM_BUCKETS`, of each distance j - i, as in T5 (Raffel et al. 2020, section 2.1).
 
-    Half of a side's buckets are one distance each, the rest grow like its logarithm up to `FARTHEST`. Without `causal`
-    each side has half of all buckets; with it the earlier side has them all.
+    Half of the buckets of a side hold one distance each; the sizes of the others grow with the logarithm of the
+    distance, up to `FARTHEST`. Without `causal`, each side has half of all buckets. With it, the earlier side has all
+    of them.
     """
     num = NUM_BUCKETS if causal else NUM_BUCKETS // 2
     side = torch.zeros_like(distance) if causal else (distance > 0) * num
@@ -353,7 +363,10 @@ def buckets(distance: Int[Tensor, "*x"], *, causal: bool) -> Int[Tensor, "*x"]:
 
 @functools.cache
 def _bucket_of_size(num: int, device: torch.device) -> Int[Tensor, "sizes"]:
-    """Of each distance from 0 to `FARTHEST`, which of `num` buckets; from a CPU, since mps has no double precision."""
+    """Return the bucket, out of `num`, of each distance from 0 to `FARTHEST`.
+
+    Computed on the CPU, because mps has no double precision.
+    """
     with torch.inference_mode(False):
         size, exact = torch.arange(FARTHEST + 1, device="cpu"), num // 2
         steps = (size.clamp(min=exact).double() / exact).log() / math.log(FARTHEST / exact) * (num - exact)

@@ -1,4 +1,4 @@
-"""Each preset, published or a variant of one, as a difference from Vaswani's, with its citation: `presets.toml`."""
+"""The presets: published architectures and variants of them, with citations, read from `presets.toml`."""
 
 import importlib.resources
 import tomllib
@@ -10,21 +10,21 @@ from repose.model.architecture import DROPOUTS, Architecture
 from repose.system.errors import ConfigError, unknown
 
 PUBLISHED_VOCABULARIES = (7765, 7010)
-"""Source and target tokens at which parameter counts are published: those of TensorFlow's tutorial."""
+"""Source and target vocabulary sizes of the published parameter counts: those of TensorFlow's tutorial."""
 
 
 _FREE = {*DROPOUTS, "max_length"}
-"""Fields that make no other architecture."""
+"""Fields that may differ without making it another architecture."""
 
 
 class Preset(NamedTuple):
-    """A named architecture, where it comes from, and how it differs in a sentence."""
+    """A named architecture, where it comes from, and a sentence about how it differs."""
 
     architecture: Architecture
     citation: str
     summary: str
     published_parameters: int | None = None
-    """Total parameter count that the source states, with the `PUBLISHED_VOCABULARIES`."""
+    """Total number of parameters that the source states, for `PUBLISHED_VOCABULARIES`."""
 
 
 def _shipped() -> dict[str, Preset]:
@@ -44,25 +44,30 @@ PRESETS: MappingProxyType[str, Preset] = MappingProxyType(_shipped())
 
 
 def preset(name: str) -> Architecture:
-    """The architecture of that name. Raises ConfigError, with the nearest names, where there is none."""
+    """Return the architecture of a preset. Raises ConfigError, with the nearest names, for an unknown name."""
     if name not in PRESETS:
         raise ConfigError(unknown("preset", name, list(PRESETS)))
     return PRESETS[name].architecture
 
 
 def preset_name(architecture: Architecture) -> str | None:
-    """The preset that an architecture is, dropout and longest length aside; None where it is none. One that has those,
-    too, goes before others, and of several the first."""
+    """Return the name of the preset that equals an architecture apart from dropout and maximum length, or None.
+
+    A preset that also equals it in these comes first; otherwise, the first in the file.
+    """
     same = (name for name, one in PRESETS.items() if difference(architecture, one.architecture).keys() <= _FREE)
     return exact_preset_name(architecture) or next(same, None)
 
 
 def exact_preset_name(architecture: Architecture) -> str | None:
-    """The first preset that has this very architecture, dropout and longest length included; None where none has."""
+    """Return the first preset that equals an architecture in every field, or None."""
     return next((name for name, one in PRESETS.items() if one.architecture == architecture), None)
 
 
 def difference(architecture: Architecture, base: Architecture | None = None) -> dict[str, tuple[object, object]]:
-    """Fields in which two architectures differ: name -> (value in `base`, value here). Without `base`: Vaswani's."""
+    """Return the fields in which two architectures differ: name -> (value in `base`, value in `architecture`).
+
+    Without `base`: compared with Vaswani's base.
+    """
     ours, theirs = asdict(base or Architecture()), asdict(architecture)
     return {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]}

@@ -1,4 +1,4 @@
-"""What attention does to queries and keys before they meet: the axis `qk_norm`."""
+"""Normalization of queries and keys before their product: the axis `qk_norm`."""
 
 import math
 from typing import assert_never
@@ -12,20 +12,22 @@ from repose.model.architecture import Architecture
 from repose.model.kernels.linear import at_least_fp32
 
 LONGEST = 64
-"""L of g's first value."""
+"""L in the formula for the first value of g."""
 EPS = 1e-12
-"""A query or key shorter than this is divided by it."""
+"""A query or key shorter than this is divided by this instead of by its length."""
 
 
 class QkNorm(nn.Module):
-    """What a norm makes of an attention's queries and keys, head by head, before they are turned by their positions.
+    """Normalization of one attention's queries and keys, head by head, before rotary positions turn them.
 
-    none: queries and keys as they are
-    l2:   g q / ||q|| and k / ||k||: a score is g times a cosine, and nothing else scales it (Henry et al. 2020,
-          arXiv 2010.04245, 3). g is one learned number for each attention, log2(L² - L) at first
+        none: queries and keys stay as they are
+        l2:   g q / ||q|| and k / ||k||      Henry et al. 2020, arXiv 2010.04245, section 3
 
-    Differs from the paper: L is 64, where it takes a length that 97.5 % of the training set's sentences do not exceed
-    (twice as long a one adds 2 to g). What positions add to scores is not multiplied by g.
+    With `l2`, a score is g times a cosine, and no other factor scales it. g is one learned number for each attention,
+    log2(L² - L) at first.
+
+    Differs from the paper: L is 64. The paper takes a length that 97.5 % of the training sentences do not exceed; a
+    length twice as large adds 2 to g. g does not multiply what positions add to the scores.
     """
 
     gain: nn.Parameter | None
@@ -43,23 +45,23 @@ class QkNorm(nn.Module):
 
     @property
     def is_none(self) -> bool:
-        """Whether queries and keys stay as they are, and so may be absorbed."""
+        """True if queries and keys stay as they are, so that heads may be absorbed."""
         return self.gain is None
 
     def scale(self, without: float) -> float:
-        """Factor on products of queries and keys; `without`: where there is no norm."""
+        """Return the factor on products of queries and keys. `without`: the factor where there is no norm."""
         return without if self.gain is None else 1.0
 
     def queries(self, rows: Float[Tensor, "*N HC"]) -> Float[Tensor, "*N HC"]:
-        """Each head's part of each row, g long."""
+        """Return the queries, each head's part of a row scaled to length g."""
         return rows if self.gain is None else self._units(rows, self.gain)
 
     def keys(self, rows: Float[Tensor, "*N HC"]) -> Float[Tensor, "*N HC"]:
-        """Each head's part of each row, of length 1."""
+        """Return the keys, each head's part of a row scaled to length 1."""
         return rows if self.gain is None else self._units(rows, None)
 
     def _units(self, rows: Tensor, gain: Tensor | None) -> Tensor:
-        """Computed in fp32 at least."""
+        """Scale each head's part of a row to length 1, times `gain`. Computed in fp32 at least."""
         wide = at_least_fp32(rows)
         units = F.normalize(wide.unflatten(-1, (-1, self.head_dim)), dim=-1, eps=EPS).flatten(-2)
         return (units if gain is None else units * gain).to(rows.dtype)

@@ -1,6 +1,6 @@
-"""From the scores of queries and keys to attention weights: the axes `self_score` and `score_residual`.
+"""From products of queries and keys to attention weights: the axes `self_score` and `score_residual`.
 
-Attention over whole sentences and attention of one more token both call `Scores.weights`.
+Attention over whole sentences and attention while decoding both call `Scores.weights`.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from repose.model.architecture import Architecture, ScoreResidual, SelfScore
 
 @runtime_checkable
 class KeyMask(Protocol):
-    """What the weights of a block of queries and keys depend on besides their scores."""
+    """The mask of one block of queries and keys, as far as attention weights depend on it."""
 
     @property
     def has_key(self) -> Tensor | None:
-        """0 for a query that may attend to nothing, 1 for others; None if there is none such."""
+        """0 for a query that may attend to no key, 1 for others; None if every query has a key."""
 
     @property
     def own(self) -> Tensor | None:
@@ -29,55 +29,65 @@ class Reach:
     """Which queries meet which keys, in the layers of one stack: `Blocks`, `LocalBlocks`, or one step of decoding."""
 
     blocks: Sequence[KeyMask]
-    """Queries and keys in as many blocks as there are tensors of scores."""
+    """The masks of the blocks, one for each tensor of scores."""
     scores: list[Tensor] | None = None
-    """Scores of the layer before, block by block, where attention adds them to its own (RealFormer): one forward pass
+    """Scores of the layer before, block by block, where attention adds them to its own (RealFormer). Each forward pass
     makes one `Reach` for each chain of layers."""
 
 
 class Scores(nn.Module):
-    """What happens between Q K^T and the mean of values. A module, so that a variant may have weights here.
+    """The step from scores to attention weights, between Q K^T and the mean of values.
 
-    In this order: products x scale, scores of positions and the mask (all three in what `weights` is given), the scores
-    of the layer before, which hands all of these on; then the token's score of itself, and softmax.
+    It is a module, so that a variant may have weights here. The scores given to `weights` are already scaled and
+    masked, and include what positions add. Then, in this order:
 
-        score_residual   S_l = Q K^T / sqrt(C) + S_(l-1), softmax(S_l) (RealFormer, He et al. 2021, arXiv 2012.11747)
-        self_score       zero: S_ii = 0 (arXiv 2310.10930, 3.4: "zero masked self-attention", the attention score being
-                         the dot product of its 2.4); exclude: -inf; zero_weights: 0 after softmax, no sum of 1
+        score_residual   S_l = Q K^T / sqrt(C) + S_(l-1), softmax(S_l): adds the scores of the layer before, and hands
+                         the sum on to the next layer (RealFormer, He et al. 2021, arXiv 2012.11747)
+        self_score       changes a token's score of itself, S_ii, around the softmax:
+                         keep          S_ii stays as it is
+                         zero          S_ii = 0 (arXiv 2310.10930, 3.4: "zero masked self-attention"; its attention
+                                       score is the dot product of its section 2.4)
+                         exclude       S_ii = -inf
+                         zero_weights  weight 0 after the softmax, so that the weights do not sum to 1
 
-    Differs from the paper's word: it sets the "subdiagonal" to zero, but its example ('I' to 'I') and its Fig. 7 mean
-    the main diagonal, a token's score of itself.
+    Differs from the paper's wording (`self_score`): it sets the "subdiagonal" to zero, but its example ('I' to 'I') and
+    its Fig. 7 mean the main diagonal, a token's score of itself.
 
-    A value that changes anything here has to say so in `is_softmax`, and where weights no longer sum to one in
-    `allow_absorption`: attention takes another way by them, which does not ask `weights`.
+    A new value of these axes must be reported in `is_softmax`, and in `allow_absorption` if weights no longer sum to
+    one. Otherwise attention takes a faster way that never calls `weights`.
     """
 
     def __init__(self, a: Architecture, *, of_self: bool) -> None:
-        """`of_self`: for self-attention, where a query's own token is among the keys."""
+        """`of_self`: True in self-attention, where a query's own token is among the keys."""
         super().__init__()
         self.self_score: SelfScore = a.self_score if of_self else "keep"
         self.adds_layer_before = _adds_layer_before(a.score_residual)
 
     @property
     def is_softmax(self) -> bool:
-        """Whether weights are the softmax of the given scores and nothing else. Then kernels compute it, and `weights`
-        is not asked in whole sentences, only in steps."""
+        """True if the weights are exactly the softmax of the given scores.
+
+        Kernels then compute the softmax, and `weights` is called only while decoding, not for whole sentences.
+        """
         return self.self_score == "keep" and not self.adds_layer_before
 
     @property
     def allow_absorption(self) -> bool:
-        """Whether heads may be absorbed: their scores lack what is the same for all keys of a query, which softmax does
-        not feel, and their values' biases count on weights that sum to one."""
+        """True if heads may be absorbed (`kernels.absorption`).
+
+        Absorption drops terms of the scores that are the same for all keys of a query, which softmax ignores. It also
+        relies on weights that sum to one when it adds the biases of values.
+        """
         return self.self_score == "keep"
 
     def weights(self, scores: list[Tensor], reach: Reach) -> list[Tensor]:
-        """Attention weights of each block, as its scores; zeros for a query without keys.
+        """Return the attention weights of each block, shaped like its scores; zeros for a query without keys.
 
-        Scores come in two layouts, masked already, with -inf (but for queries without keys, whose `has_key` is 0):
+        Scores are already masked with -inf, except for queries without keys (`has_key` is 0). They come in two layouts:
 
-            whole sentences    (B H, q, k), a sentence's heads one after the other, in each block
-            a step             (N, G, W, I, k): W rows of each of N sentences, head g I + i; G I = H, and where heads
-                               are absorbed G = 1, otherwise I = 1
+            whole sentences    (B H, q, k) in each block; the heads of a sentence follow one another
+            a decoding step    (N, G, W, I, k): W rows for each of N sentences; head g I + i. G is the number of
+                               key-value heads, or 1 where heads are absorbed
         """
         if self.adds_layer_before:
             if reach.scores is not None:
@@ -95,7 +105,7 @@ class Scores(nn.Module):
                 weights = scores.masked_fill(own, 0.0).softmax(dim=-1)
             case "exclude":
                 assert own is not None
-                # Not -inf: where there is no other key, softmax would be NaN.
+                # Not -inf: softmax would give NaN where there is no other key.
                 weights = scores.masked_fill(own, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(own, 0.0)
             case "zero_weights":
                 assert own is not None

@@ -1,4 +1,4 @@
-"""The stacks: embedding and layers, put together from an Architecture."""
+"""The encoder and the decoder: embedding, layers and final norm, built from an `Architecture`."""
 
 from collections.abc import Callable
 from typing import Any, assert_never
@@ -23,26 +23,28 @@ from repose.system.token_ids import PAD
 
 
 def never_empty(ids: Int[Tensor, "B L"]) -> Int[Tensor, "B_1 L_1"]:
-    """The same with padding where there is no sentence or no column: torch reduces over nothing unwillingly."""
+    """Return the ids with at least one row and one column, padded if need be: torch reduces badly over nothing."""
     missing = [max(0, 1 - size) for size in ids.shape]
     return F.pad(ids, (0, missing[1], 0, missing[0])) if any(missing) else ids
 
 
 class Stack(nn.Module):
-    """What encoder and decoder share: an embedding, positions, layers with token norm between them, and a last norm
-    with `norm = pre`."""
+    """The parts that encoder and decoder share: embedding, positions, layers, and token norms between the layers.
+
+    With `norm = pre`, a final norm follows the last layer.
+    """
 
     layer_class: type[EncoderLayer] | type[DecoderLayer]
 
     def __init__(self, a: Architecture, vocab_size: int, position_table: Tensor | None, *, causal: bool) -> None:
-        """`causal`: with the decoder's number of layers and token norm, otherwise the encoder's."""
+        """`causal`: use the decoder's number of layers and token norm; otherwise, the encoder's."""
         super().__init__()
         token_norm = a.decoder_token_norm if causal else a.encoder_token_norm
         num_layers = a.num_decoder_layers if causal else a.num_encoder_layers
         self.embedding = Embedding(a, vocab_size, token_norm)
         positions = positions_of(a, causal=causal, table=position_table)
         self.position_scores = None if positions.has_rows else positions
-        if positions.has_rows:  # a module has one place
+        if positions.has_rows:  # so that the module is registered in one place only
             self.embedding.positions = positions
         self.causal, self.window, self.values = causal, a.attention_window, a.values
         self.d_token, self.num_heads = a.d_token, a.num_heads
@@ -55,11 +57,15 @@ class Stack(nn.Module):
 
     @property
     def positions(self) -> Positions:
-        """How this stack knows the order of its tokens."""
+        """The positional encoding of this stack."""
         return self.embedding.positions if self.position_scores is None else self.position_scores
 
     def self_blocks(self, packing: Packing) -> Blocks | LocalBlocks:
-        """Where a sentence's tokens meet each other. A window over all of the longest sentence restricts nothing."""
+        """Return the blocks in which the tokens of each sentence attend to each other.
+
+        With `attention_window`, attention is local, unless the window covers the longest sentence and so restricts
+        nothing.
+        """
         how: dict[str, Any] = {"num_heads": self.num_heads, "causal": self.causal, "positions": self.positions}
         if self.window is None or self.window // 2 >= packing.mask.shape[1] - 1:
             return Blocks(packing, packing, **how)
@@ -68,9 +74,10 @@ class Stack(nn.Module):
     def through_layers(
         self, x: Tensor, packing: Packing, run: Callable[[Any, Tensor], Tensor], cache: Cache | None = None
     ) -> Float[Tensor, "R D"]:
-        """What comes out of all layers, `run` on one after the other, and of the last norm.
+        """Return the output of the last layer, after the final norm. `run` applies one layer.
 
-        With `every_layer`, the input of each but the first has its token half normalised, its position half as it is.
+        With `token_norm_site = every_layer`, the token half of every layer's input is normalised; the position half
+        stays as it is. (The embedding does this for the first layer.)
         """
         for index, layer in enumerate(self.layers):
             norm = self.layer_token_norms[index - 1] if index > 0 else None
@@ -82,7 +89,7 @@ class Stack(nn.Module):
 
 
 def _later_token_norm(a: Architecture, first: TokenNormKind) -> TokenNormKind:
-    """What normalises the token half between layers; `first`: what normalises the embeddings."""
+    """Return the token norm between layers; `first` is the token norm of the embeddings."""
     match a.token_norm_site:
         case "every_layer":
             return first
@@ -93,7 +100,7 @@ def _later_token_norm(a: Architecture, first: TokenNormKind) -> TokenNormKind:
 
 
 def _final_norm(a: Architecture) -> nn.Module:
-    """After the last layer."""
+    """Return the norm after the last layer: Pre-LN needs one, because its residual stream is not normalised."""
     match a.norm:
         case "pre":
             return norm_of(a)
@@ -104,8 +111,10 @@ def _final_norm(a: Architecture) -> nn.Module:
 
 
 class Encoder(Stack):
-    """Ids to memory by self-attention and feed-forward layers alone; with `causal`, a decoder that has no memory to
-    attend to."""
+    """The encoder: token ids to memory, by layers of self-attention and feed-forward.
+
+    With `causal`, it is the stack of a decoder-only model.
+    """
 
     layer_class = EncoderLayer
 
@@ -119,12 +128,12 @@ class Encoder(Stack):
 
 
 class Decoder(Stack):
-    """Target ids and memory to the hidden states that predict each next token."""
+    """The decoder: target ids and memory to the hidden states that predict each next token."""
 
     layer_class = DecoderLayer
 
     def forward(self, tgt: Int[Tensor, "B T"], memory: Memory) -> tuple[Float[Tensor, "R D"], Packing]:
-        """Packed rows of whole targets."""
+        """Return the packed rows of whole targets, and their packing."""
         tgt = never_empty(tgt)
         packing = Packing(tgt != PAD)
         x, tokens = self.embedding(tgt, packing)
@@ -133,7 +142,7 @@ class Decoder(Stack):
         return x, packing
 
     def step(self, tokens: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
-        """Rows of one more target token each, after those that the cache holds."""
+        """Return the hidden state of one more target token per row; earlier tokens are in the cache."""
         packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
         x, embedded = self.embedding(tokens[:, None], packing, cache)
         reach = StepReach(cache, self.positions, self.window), MemoryReach(cache)

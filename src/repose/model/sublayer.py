@@ -1,4 +1,4 @@
-"""What stands around every sublayer: dropout, the residual and a norm. The axes `norm` and `residual_weight`."""
+"""The dropout, residual connection and norm around a sublayer: the axes `norm` and `residual_weight`."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -12,18 +12,18 @@ from repose.model.norms import norm_of
 
 
 class Sublayer(nn.Module):
-    """The residual connection around a sublayer F, with its norm.
+    """The residual connection around a sublayer F, with its norm LN. k is `residual_weight`.
 
-    post: LN(k x + dropout(F(x)))     Vaswani et al. 3.1 (k = 1); arXiv 2310.10930 (k = 4)
-    pre:  x + dropout(F(LN(x)))       Xiong et al. 2020; the stack ends in a norm of its own
-    both: LN(k x + dropout(F(LN'(x))))   a reading of arXiv 2310.10930's full layer normalization: "add more
-          normalization layers to the original Transformer"
+        post: LN(k x + dropout(F(x)))        Vaswani et al. 3.1 (k = 1); arXiv 2310.10930 (k = 4)
+        pre:  x + dropout(F(LN(x)))          Xiong et al. 2020; the stack ends in a norm of its own
+        both: LN(k x + dropout(F(LN'(x))))   our reading of arXiv 2310.10930's full layer normalization: "add more
+              normalization layers to the original Transformer"
 
-    LN is layer norm, or what else `norm_kind` names (`norm_of`).
+    LN is layer norm, or the norm that the axis `norm_kind` names (`norm_of`).
     """
 
     def __init__(self, a: Architecture, dropout: float) -> None:
-        """`dropout`: on the sublayer's output."""
+        """`dropout`: the dropout rate of the sublayer's output."""
         super().__init__()
         self.norm = norm_of(a)
         self.dropout = Dropout(dropout)
@@ -34,7 +34,7 @@ class Sublayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "R D"], sublayer: Callable[[Float[Tensor, "R D"]], Float[Tensor, "R D"]]
     ) -> Float[Tensor, "R D"]:
-        """Applies `sublayer` to x, inside the connection."""
+        """Apply `sublayer` to x, with the residual connection and the norm."""
         match self.placement:
             case "pre":
                 return x + self.dropout(sublayer(self.norm(x)))

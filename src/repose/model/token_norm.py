@@ -1,11 +1,12 @@
-"""Token normalization: the columns of token embeddings brought to zero mean and unit variance.
+"""Token normalization: each column of the token embeddings is brought to zero mean and unit variance.
 
-arXiv 2410.04731, eq. 4-9: TN(X)_ij = (X_ij - mean_j) / sqrt(var_j), biased variance, over the n tokens of a sentence.
-The paper leaves open what padding does, and what happens to a single token (0/0): here padding never counts, and an
-epsilon is added to the variance.
+    TN(X)_ij = (X_ij - mean_j) / sqrt(var_j)      arXiv 2410.04731, eq. 4-9
 
-Differs from the paper where the axes `encoder_token_norm` and `decoder_token_norm` name other tokens than `sentence`
-does: see docs/decisions/002-token-norm-statistics.md.
+Mean and (biased) variance are taken over the n tokens of a sentence. The paper does not say what happens to padding or
+to a sentence of one token (0/0). Here padding never counts, and an epsilon is added to the variance.
+
+Differs from the paper where the axes `encoder_token_norm` and `decoder_token_norm` choose other tokens than those of
+the sentence: see docs/decisions/002-token-norm-statistics.md.
 """
 
 from collections.abc import Callable
@@ -22,32 +23,34 @@ from repose.model.kernels.cache import Cache
 from repose.model.kernels.packing import Packing
 
 _SHARE = 0.1
-"""Of an update in running statistics."""
+"""Weight of one update in the running statistics."""
 
 
 class TokenNorm(nn.Module):
-    """Normalises columns over the tokens that `kind` names. Has no parameters to learn.
+    """Normalises each column over the tokens that `kind` names. It has no learned parameters.
 
-    Where a column is constant over these tokens, as in a sentence of one, the result is 0, and gradients are up to
-    1/sqrt(eps) times as large: a thousand times, with an eps of 1e-6.
+        none        no normalisation
+        sentence    over the sentence's real tokens (eq. 5). In a decoder it sees the future: the statistics at position
+                    t include tokens after t
+        prefix      over tokens 1..t for position t, by Welford's recurrence: causal, and the kind closest to eq. 5 that
+                    can decode
+        vocabulary  over the rows of the embedding table except padding's: causal, and constant after training. (The
+                    table is the paper's W_1 and W_2; its "token embedding matrix" X_e has a row per token of a
+                    sentence)
+        running     over the tokens of earlier updates, as batch normalization does after training (Ioffe and Szegedy
+                    2015, arXiv 1502.03167): causal in training too, and constant afterwards. `fold` ends an update
 
-    none: as it is.
-    sentence: over the sentence's real tokens (eq. 5). In a decoder it sees the future: position t is fed
-        statistics of tokens after t.
-    prefix: over tokens 1..t for position t, by Welford's recurrence: causal, the closest to eq. 5 that can decode.
-    vocabulary: over the rows of the embedding table (the paper's W_1 and W_2, whereas its "token embedding matrix" X_e
-        has a row per token of the sentence), padding's excepted: causal, and a constant once training is over.
-    running: over the tokens of the updates before this one, as batch normalization does once training is over (Ioffe
-        and Szegedy 2015, arXiv 1502.03167): causal in training too, and a constant afterwards. `fold` ends an update.
+    If a column is constant over these tokens, as in a sentence of one token, the result is 0. Gradients then grow by up
+    to 1/sqrt(eps): a factor of a thousand for an eps of 1e-6.
     """
 
     mean: Tensor
-    """Of `running`, kept with the weights: 0 before the first update."""
+    """Mean of each column for `running`, stored with the weights; 0 before the first update."""
     var: Tensor
-    """Likewise: 1 before the first update."""
+    """Variance of each column for `running`, stored with the weights; 1 before the first update."""
 
     def __init__(self, kind: TokenNormKind, *, eps: float, width: int) -> None:
-        """`width`: of the rows that it normalises."""
+        """`width`: the width of the rows to normalise."""
         super().__init__()
         self.kind = kind
         self.eps = eps
@@ -55,8 +58,10 @@ class TokenNorm(nn.Module):
             self.register_buffer("mean", torch.zeros(width))
             self.register_buffer("var", torch.ones(width))
         self._sums: Tensor | None = None
-        """Of this update so far: the number of tokens, the sum of each column, and that of its squares, in float64.
-        Made once and added to in place, so that a GPU can replay it."""
+        """Number of tokens in this update so far, each column's sum, and each column's sum of squares, in float64.
+
+        Created once and then added to in place, so that a GPU can replay the update.
+        """
 
     def forward(
         self,
@@ -67,7 +72,11 @@ class TokenNorm(nn.Module):
         scale: float = 1.0,
         cache: Cache | None = None,
     ) -> Float[Tensor, "R M"]:
-        """For `vocabulary`, x are rows of `scale` times the embedding table; `cache` continues an earlier prefix."""
+        """Return the normalised rows.
+
+        For `vocabulary`, x are rows of `scale` times the embedding `table`. For `prefix`, `cache` holds the statistics
+        of the earlier tokens and is brought up to date.
+        """
         match self.kind:
             case "none":
                 return x
@@ -95,21 +104,23 @@ class TokenNorm(nn.Module):
 
     @property
     def is_running(self) -> bool:
-        """Whether it has statistics that `fold` moves on after each update."""
+        """True if `fold` has to be called after each update."""
         return self.kind == "running"
 
     @property
     def is_constant(self) -> bool:
-        """Whether its statistics depend on no sentence once training is over, as `normalised_rows` takes them up."""
+        """True if, after training, the statistics depend on no sentence, so that `normalised_rows` can apply them."""
         return self.kind in ("none", "vocabulary", "running")
 
     def fold(self, add: Callable[[Tensor], Tensor]) -> None:
-        """Take the tokens of an update into the running statistics, as a tenth of them (torch's `BatchNorm1d` takes as
-        much); `add` sums a tensor over all workers."""
-        if self._sums is None:  # a worker that has had no share of any update yet
+        """Add the tokens of an update to the running statistics, with a weight of a tenth, as in torch's `BatchNorm1d`.
+
+        `add` sums a tensor over all workers.
+        """
+        if self._sums is None:  # a worker that has not yet had a share of any update
             self._sums = torch.zeros(1 + 2 * len(self.mean), dtype=torch.float64, device=self.mean.device)
         sums = add(self._sums)
-        share = _SHARE * (sums[0] > 0).to(self.mean.dtype)  # none of no tokens; a GPU is not waited for
+        share = _SHARE * (sums[0] > 0).to(self.mean.dtype)  # 0 without tokens; a tensor: no GPU is waited for
         mean, square = (sums[1:] / sums[0].clamp(min=1)).chunk(2)
         self.mean.lerp_(mean.to(self.mean.dtype), share)
         self.var.lerp_((square - mean.square()).clamp(min=0).to(self.var.dtype), share)
@@ -126,8 +137,10 @@ class TokenNorm(nn.Module):
 
 
 def normalised_rows(norm: TokenNorm, table: Float[Tensor, "V M"], scale: float) -> Float[Tensor, "V M"]:
-    """Rows of `scale` times the table, in float64, as a norm of tokens leaves them whose statistics are constants once
-    training is over; others leave them as they are."""
+    """Return `scale` times the rows of the table, in float64, normalised as they are after training.
+
+    Rows stay as they are for kinds whose statistics depend on the sentence.
+    """
     rows = table.double() * scale
     match norm.kind:
         case "vocabulary":
@@ -142,13 +155,13 @@ def normalised_rows(norm: TokenNorm, table: Float[Tensor, "V M"], scale: float) 
 
 
 def vocabulary_statistics(table: Float[Tensor, "V M"], scale: float) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
-    """Mean and biased variance of each column over the table's rows but padding's, times `scale`."""
+    """Return each column's mean and biased variance over `scale` times the table's rows, without padding's row."""
     mean, var = _Columns.apply(table)  # type: ignore[no-untyped-call]
     return mean * scale, var * scale**2
 
 
 class _Columns(torch.autograd.Function):
-    """Mean m and biased variance v of a table's n rows from the second on, in few passes over it.
+    """Mean m and biased variance v of each column of a table over its n rows without the first, in few passes over it.
 
     dX_ij = dm_j / n + dv_j · 2 (X_ij - m_j) / n
     """
@@ -174,7 +187,7 @@ class _Columns(torch.autograd.Function):
 def sentence_statistics(
     x: Float[Tensor, "B L M"], real: Bool[Tensor, "B L"]
 ) -> tuple[Float[Tensor, "B 1 M"], Float[Tensor, "B 1 M"]]:
-    """Mean and biased variance of each column over each sentence's real tokens; x is zero at the padding."""
+    """Return each column's mean and biased variance over each sentence's real tokens; x must be zero at padding."""
     weight = real[:, :, None]
     count = weight.sum(1, keepdim=True).clamp(min=1)
     mean = x.sum(1, keepdim=True) / count
@@ -187,10 +200,12 @@ def welford(
     real: Bool[Tensor, "B L"],
     state: tuple[Float[Tensor, "B 1 1"], Float[Tensor, "B 1 M"], Float[Tensor, "B 1 M"]],
 ) -> tuple[Float[Tensor, "B L 1"], Float[Tensor, "B L M"], Float[Tensor, "B L M"]]:
-    """Running count, mean and sum of squared deviations M2 after each position, continuing from `state`.
+    """Return the running count, mean and sum of squared deviations M2 after each position, continuing from `state`.
 
-    M2_t = M2_{t-1} + (x_t - mean_{t-1})(x_t - mean_t): a sum of non-negative terms, so that it does not cancel as a
-    difference of sums of squares would. Positions that are not real leave the state as it was.
+        M2_t = M2_{t-1} + (x_t - mean_{t-1})(x_t - mean_t)
+
+    All terms are non-negative, so that the sum loses no precision by cancellation, as a difference of sums of squares
+    would. Positions that are not real leave the state as it was.
     """
     count0, mean0, m20 = state
     weight = real[:, :, None].to(x.dtype)

@@ -1,4 +1,4 @@
-"""The skeleton: two stacks and an output projection, put together from an Architecture."""
+"""The encoder-decoder Transformer: two stacks and an output projection, built from an `Architecture`."""
 
 from functools import partial
 from typing import NamedTuple, assert_never
@@ -18,7 +18,10 @@ from repose.system.errors import ConfigError, DataError
 
 
 class AttentionMaps(NamedTuple):
-    """Attention weights per layer, each (B, H, Q, K), rows of padding zero or meaningless."""
+    """Attention weights of a forward pass, one tensor (B, H, Q, K) per layer.
+
+    Rows of padded queries are zero or meaningless.
+    """
 
     encoder: list[Tensor]
     decoder: list[Tensor]
@@ -26,9 +29,13 @@ class AttentionMaps(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """An encoder-decoder Transformer (Vaswani et al. 2017, section 3), varied in the places that `Architecture` names.
+    """The encoder-decoder Transformer (Vaswani et al. 2017, section 3), with the variations that `Architecture` names.
 
-    Target position t predicts token t + 1. Computes on real tokens only: see `packing`.
+        memory = encoder(src)
+        logits = decoder(tgt, memory) W + b
+
+    The logits at target position t predict token t + 1. On a CPU, everything except attention runs on the real tokens
+    alone, without padding (`kernels.packing`).
     """
 
     def __init__(
@@ -39,7 +46,11 @@ class Transformer(nn.Module):
         tgt_vocab_size: int,
         position_table: Float[Tensor, "n d"] | None = None,
     ) -> None:
-        """`position_table`: for `positions = policy`; without it room is left for the values of a checkpoint."""
+        """Create the layers, with weights as torch draws them; `build` initialises them.
+
+        `position_table`: the table of positions for `positions = policy`. Without it, the table is zero until a
+        checkpoint is loaded.
+        """
         super().__init__()
         a = architecture
         if a.tie_embeddings == "all" and src_vocab_size != tgt_vocab_size:
@@ -64,10 +75,11 @@ class Transformer(nn.Module):
                 assert_never(a.tie_embeddings)
 
     def forward(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> Float[Tensor, "B T V"]:
-        """Logits of the token after each target token, fp32, given source and decoder input; zeros at padding.
+        """Return the logits of the token after each target token, in fp32; zeros at padding.
 
-        A batch may be empty, and a source or target of padding alone. Raises DataError for a sequence longer than
-        `max_length`, where there are not as many sources as targets, and for anything but two tables of whole numbers.
+        `tgt` is the decoder's input. A batch may be empty, and a source or target may be padding alone. Raises
+        DataError for a sequence longer than `max_length`, for unequal numbers of sources and targets, and for anything
+        but two-dimensional tensors of integers.
         """
         rows, packing = self._decoded(src, tgt)
         logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
@@ -76,8 +88,11 @@ class Transformer(nn.Module):
     def hidden(
         self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"], cells: Int[Tensor, " N"] | None = None
     ) -> Float[Tensor, "N D"]:
-        """Decoder output at the real target tokens, in row-major order of `tgt != 0`, or at these `cells` of the B·T:
-        what `output` projects. Raises DataError as `forward` does."""
+        """Return the decoder's output, which `output` projects to logits, at the real target tokens.
+
+        Rows follow the row-major order of `tgt != 0`. With `cells`, return the rows at these of the B·T cells instead.
+        Raises DataError as `forward` does.
+        """
         rows, packing = self._decoded(src, tgt)
         return packing.real(rows) if cells is None else packing.at(rows, cells)
 
@@ -90,7 +105,7 @@ class Transformer(nn.Module):
             raise DataError(f"there are {len(src)} sources and {len(tgt)} targets: give one target per source")
         try:
             return self.decoder(tgt, self.encode(src))
-        except IndexError as error:  # looked into afterwards: to look before, a GPU would have to be waited for
+        except IndexError as error:  # checked only after an error: checking before would make the CPU wait for the GPU.
             for name, ids, size in (("src", src, self.src_vocab_size), ("tgt", tgt, self.tgt_vocab_size)):
                 if ids.numel() and (ids.min() < 0 or ids.max() >= size):
                     raise DataError(
@@ -99,28 +114,28 @@ class Transformer(nn.Module):
             raise
 
     def encode(self, src: Int[Tensor, "B S"]) -> Memory:
-        """The source, read once."""
+        """Run the encoder. Decoding runs it once per sentence."""
         return self.encoder(src)
 
     def start(self, memory: Memory, constants: Constants | None = None) -> "DecodingState":
-        """State for decoding token by token from START, one row per sentence.
+        """Return the state for decoding token by token from START, one row per sentence.
 
-        `constants`: a dict that is handed to each decoding as long as the weights stay as they are: what is derived
-        from them is then made once.
+        `constants`: a dict to pass to every decoding while the weights stay the same, so that what is derived from the
+        weights is computed once.
         """
         return DecodingState(memory, constants, keeps_tokens=self.architecture.looks_ahead)
 
     def step(self, tokens: Int[Tensor, " R"], state: "DecodingState") -> Float[Tensor, "R V"]:
-        """Log-probabilities, in nats, of what follows one more token per row; advances the state.
+        """Return the log-probabilities, in nats, of the token after `tokens`, one token per row; advance `state`.
 
-        An architecture that looks ahead has no valid cache (each new token changes all earlier rows): it decodes by
-        recomputing the whole prefix, which costs a factor that grows with the length.
+        A model that looks ahead cannot use a cache, because each new token changes all earlier rows. It recomputes the
+        whole prefix at every step, which costs a factor that grows with the length.
         """
         if not len(tokens):
             return self.output.weight.new_empty(0, self.tgt_vocab_size, dtype=torch.float32)
         if state.tokens is None:
             x = self.decoder.step(tokens, state.memory, state.cache)
-            state.memory = None  # from here on the cache holds its keys and values
+            state.memory = None  # the cache now holds the memory's keys and values
         else:
             assert state.memory is not None
             state.tokens = torch.cat([state.tokens, tokens[:, None]], dim=1)
@@ -129,7 +144,7 @@ class Transformer(nn.Module):
         return self.output(x).float().log_softmax(dim=1)
 
     def attention(self, src: Int[Tensor, "B S"], tgt: Int[Tensor, "B T"]) -> AttentionMaps:
-        """Attention weights of a forward pass over source and decoder input."""
+        """Return the attention weights of a forward pass; `tgt` is the decoder's input."""
         with record(self) as recorded:
             self.hidden(src, tgt)
         maps = {name: calls[0] for name, calls in recorded.items()}
@@ -139,7 +154,7 @@ class Transformer(nn.Module):
 
 
 class DecodingState:
-    """Where decoding of a batch stands: the cache, or the tokens so far where no cache is valid."""
+    """The state of decoding a batch: the cache, or where no cache is valid, the tokens so far."""
 
     def __init__(self, memory: Memory, constants: Constants | None, *, keeps_tokens: bool) -> None:
         self.memory: Memory | None = memory
@@ -148,7 +163,7 @@ class DecodingState:
         self.tokens = none if keeps_tokens else None
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
-        """Makes row i what row `rows[i]` was."""
+        """Replace row i by row `rows[i]`, for every i."""
         self.cache.select(rows)
         if self.tokens is not None:
             assert self.memory is not None
@@ -163,6 +178,6 @@ def build(
     seed: int = 0,
     position_table: Float[Tensor, "n d"] | None = None,
 ) -> Transformer:
-    """A freshly initialised model (`initialisation.fresh`). `position_table`: for `positions = policy`."""
+    """Build a freshly initialised model (`initialisation.fresh`). `position_table`: for `positions = policy`."""
     make = partial(Transformer, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size)
     return fresh(make, architecture, src_vocab_size, tgt_vocab_size, seed=seed, position_table=position_table)
