@@ -1,18 +1,20 @@
-"""How, not what: packed rows, blocks of sentences, the cache and matrix products that make the model fast.
+"""Code for speed: packed rows, blocks of sentences, matrix products, and the decoding cache.
+
+These modules decide how the model is computed fast, not what it computes. A batch passes through them like this:
 
     (B, L) token ids, with padding
-        packing.py      the real tokens as rows (R, D): layers, norms and loss see nothing else
+        packing.py      the real tokens as rows (R, D); layers, norms and loss see only these
         linear.py       queries, keys and values of every row, through the faster of two libraries
-                        (absorption.py: where heads are wide, tokens take the place of keys and values)
-        blocks.py       sentences of like length side by side, (b, l, HC): which queries meet which keys
+                        (absorption.py: if heads are wide, the tokens serve as keys and values)
+        blocks.py       sentences of similar length side by side, (b, l, HC): which queries meet which keys
                         (local.py: chunks of sentences instead, for local attention)
-        attend.py       of each block softmax(s Q Kᵀ + B) V, with what `model.scores` puts between
-        blocks.py       back to rows, for the output layer
+        attend.py       softmax(s Q Kᵀ + B) V for each block; `model.scores` can change the softmax
+        blocks.py       back to rows, for the output projection
 
-In a training on a GPU, linear layers, norms and embeddings go through beside.py, which computes the gradients of their
-weights while others are computed.
+Other modules: dropout.py draws dropout masks fast on a CPU. When training on a GPU, linear layers, norms and embeddings
+go through beside.py, which computes the gradients of their weights in parallel with other gradients.
 
-Decoding goes token by token, a row each: `model.cached_attention`, over what cache.py keeps, of which a row reaches its
-own tokens so far (`StepReach`) and its source (`MemoryReach`). These two and the blocks are what `model.scores` knows
-as a `Reach`.
+Decoding goes token by token, with one row per hypothesis (`model.cached_attention`). cache.py holds what it keeps
+between steps. A row attends to its own tokens so far (`StepReach`) and to its source (`MemoryReach`). These two and the
+blocks are what `model.scores` calls a `Reach`.
 """

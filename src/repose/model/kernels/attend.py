@@ -1,8 +1,10 @@
-"""softmax(s Q Kᵀ + B) V of all blocks as one function, with its backward pass.
+"""Fused attention for a CPU: softmax(s Q Kᵀ + B) V of all blocks as one function, with its own backward pass.
 
-As separate operations, one attention over six blocks is some sixty of a few microseconds each, and as many nodes of
-autograd's graph; together with the copies between them they took longer than the products. With weights
-P = softmax(S), S = s Q Kᵀ + B, and what dropout leaves of them, W = m ⊙ P (m is 0 or 1 / (1 - p)):
+With separate operations, attention over six blocks takes some sixty of them, of a few microseconds each, and as many
+nodes of autograd's graph. Together with the copies between them, they took longer than the products.
+
+With scores S = s Q Kᵀ + B, weights P = softmax(S) and the weights after dropout W = m ⊙ P (m is 0 or 1 / (1 - p), for a
+dropout rate of p):
 
     O = W V                          dV = Wᵀ dO
                                      dP = m ⊙ (dO Vᵀ)
@@ -24,20 +26,20 @@ from repose.model.kernels.linear import products_of_new_shapes
 
 
 class BlockShapes(NamedTuple):
-    """The blocks, and how their queries and keys lie one after the other in two matrices."""
+    """The blocks, and the sizes of their matrices of queries and keys, which follow one another in two tensors."""
 
     blocks: Sequence[Block]
     queries: Sequence[tuple[int, int]]
-    """(b, q) of each block: b matrices of q queries."""
+    """(b, q) for each block: b matrices of q queries."""
     keys: Sequence[tuple[int, int]]
-    """The same of keys. Where b is smaller than that of the queries, heads share their keys."""
+    """(b, k) for each block: b matrices of k keys. If b is smaller than for the queries, heads share their keys."""
 
     def parts(self, queries: Tensor, keys: Tensor, values: Tensor) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-        """Each block's part of each, (b, l, C)."""
+        """Return each block's queries, keys and values, (b, l, C)."""
         return self.of_queries(queries), split(keys, self.keys), split(values, self.keys)
 
     def of_queries(self, flat: Float[Tensor, "n C"]) -> list[Tensor]:
-        """Each block's queries, those of heads that share keys as rows of one matrix."""
+        """Return each block's queries; those of heads that share keys are rows of one matrix."""
         sizes = ((b, heads * q // b) for (heads, q), (b, _) in zip(self.queries, self.keys, strict=True))
         return split(flat, list(sizes))
 
@@ -52,9 +54,9 @@ def attend(
     dropout: float,
     with_sums: bool = False,
 ) -> tuple[Float[Tensor, "Q e"], Float[Tensor, "Q 1"] | None]:
-    """O, and `with_sums` the sum of each query's weights, which dropout keeps from being 1; for a CPU.
+    """Return O, and `with_sums` also the sum of each query's weights, which is not 1 after dropout. For a CPU.
 
-    A query without keys gets zeros. Biases that need a gradient get one.
+    A query without keys gets zeros. Biases that require a gradient get one.
     """
     biases = [block.bias for block in shapes.blocks]
     return _Attend.apply(queries, keys, values, shapes, scale, dropout, with_sums, *biases)  # type: ignore[no-untyped-call]
@@ -63,7 +65,7 @@ def attend(
 def product(
     a: Float[Tensor, "n i j"], b: Float[Tensor, "n j k"], plus: Float[Tensor, "n i k"] | None = None, scale: float = 1.0
 ) -> Float[Tensor, "n i k"]:
-    """a b, or scale · a b + plus, for blocks' matrices that are not left to `attend`."""
+    """Return a b, or scale · a b + plus, for blocks that `attend` does not handle."""
     assert plus is not None or scale == 1
     return _Product.apply(a, b, plus, scale)  # type: ignore[no-untyped-call]
 
@@ -148,7 +150,7 @@ class _Attend(torch.autograd.Function):
 
 
 def _factors(shapes: BlockShapes, dropout: float, like: Tensor) -> list[Tensor | None]:
-    """What each block's weights are multiplied by: dropout's 0 or 1 / (1 - p), and 0 for a query without keys."""
+    """Return the factors on each block's weights: dropout's 0 or 1 / (1 - p), and 0 for a query without keys."""
     factors: list[Tensor | None] = []
     for block, (b, _) in zip(shapes.blocks, shapes.keys, strict=True):
         shape, factor = block.bias.shape, None

@@ -1,8 +1,8 @@
-"""Gradients of weights on a GPU, computed beside those that other layers wait for.
+"""Gradients of weights on a GPU, computed on a separate CUDA stream beside the backward pass.
 
-The operations of a small model leave most of a GPU idle, and nothing waits for the gradients of its weights before the
-step. So they have a stream of their own, where they are added to `.grad` at once. In bf16, all weights are converted in
-one operation instead of one for each.
+The operations of a small model leave most of a GPU idle, and no layer waits for the gradients of weights; only the
+optimizer's step does. So they run on a separate stream and are added to `.grad` at once. In bf16, all weights are
+converted by one operation instead of one each.
 """
 
 from collections import deque
@@ -19,46 +19,52 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 _BEHIND = 4
-"""Layers by which gradients of weights may be behind the others. Until then, what they are made of stays in memory."""
+"""Number of layers by which the gradients of weights may lag behind. Until then, their inputs stay in memory."""
 
 
 class Beside:
-    """Computes layers so while it is `active`: those that ask for it."""
+    """Computes the gradients of weights beside the backward pass, for layers that run while it is `active`."""
 
     def __init__(self, stream: torch.cuda.Stream | None, narrow: Mapping[Tensor, Tensor]) -> None:
-        """`stream`: None is the present one. `narrow`: parameters, each with its copy for products under autocast."""
+        """`stream`: the separate stream; None for the current one.
+
+        `narrow`: for each parameter, its copy for products under autocast.
+        """
         self._stream, self._narrow = stream, dict(narrow)
         self._pending: deque[tuple[torch.cuda.Event, tuple[Tensor, ...]]] = deque()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Within, layers of this thread are computed by it; a backward pass is over with `join`."""
+        """Use this object for the layers that this thread computes within the context. On leaving, `join`."""
         token = _ACTIVE.set(self)
         try:
             yield
         finally:
             _ACTIVE.reset(token)
-            self.join()  # where a pass failed, too: a graph that is recorded cannot end with work that nobody waits for
+            self.join()  # even if a pass failed: a graph being recorded must not end with work that nobody waits for
 
     def linear(self, x: Float[Tensor, "*N D_in"], weight: Tensor, bias: Tensor | None) -> Float[Tensor, "*N D_out"]:
-        """x weightᵀ + bias. A backward pass adds to the `.grad` of both, and hands on none for them."""
+        """Return x weightᵀ + bias.
+
+        The backward pass adds to the `.grad` of weight and bias itself, and passes no gradient for them to autograd.
+        """
         return _Linear.apply(x, weight, bias, self)  # type: ignore[no-untyped-call]
 
     def layer_norm(self, x: Float[Tensor, "*N D"], weight: Tensor, bias: Tensor, eps: float) -> Float[Tensor, "*N D"]:
-        """Layer norm of each row, likewise."""
+        """Return the layer norm of each row; gradients as for `linear`."""
         return _LayerNorm.apply(x, weight, bias, eps, self)  # type: ignore[no-untyped-call]
 
     def embedding(self, ids: Int[Tensor, "*N"], table: Float[Tensor, "V D"]) -> Float[Tensor, "*N D"]:
-        """Rows of a table, likewise."""
+        """Return rows of the table; gradients as for `linear`."""
         return _Embedding.apply(ids, table, self)  # type: ignore[no-untyped-call]
 
     def read(self, parameter: Tensor) -> Tensor:
-        """What products read of it."""
+        """Return the tensor that products read for this parameter: under autocast, its narrow copy."""
         narrow = torch.is_autocast_enabled(parameter.device.type)
         return self._narrow.get(parameter, parameter) if narrow else parameter
 
     def aside(self, compute: Callable[[], None], *read: Tensor) -> None:
-        """Call `compute`, which adds to gradients and reads these tensors, for the stream of its own."""
+        """Call `compute` on the separate stream. It adds to gradients, and reads the tensors `read`."""
         if self._stream is None:
             compute()
             return
@@ -71,14 +77,14 @@ class Beside:
             present.wait_event(self._pending.popleft()[0])
 
     def join(self) -> None:
-        """Have the present stream wait for all gradients."""
+        """Make the current stream wait for all gradients."""
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
         self._pending.clear()
 
 
 def active() -> Beside | None:
-    """The one that is, in this thread, where gradients are needed."""
+    """Return this thread's active `Beside`; None if there is none, or no gradients are needed."""
     return _ACTIVE.get() if torch.is_grad_enabled() else None
 
 
@@ -106,7 +112,7 @@ class _Linear(torch.autograd.Function):
                 total.addmm_(of_rows.t(), rows.flatten(0, -2))
             else:
                 total.add_(torch.mm(of_rows.t(), rows.flatten(0, -2)))
-            if bias is not None:  # in fp32: a bias of keys has a gradient of nothing but what is rounded
+            if bias is not None:  # in fp32: the gradient of a key bias consists of rounding errors alone
                 _gradient(bias).add_(of_rows.sum(0, dtype=bias.dtype))
 
         ctx.beside.aside(add, grad, rows)

@@ -1,8 +1,9 @@
-"""Sentences of like length side by side: where packed queries meet packed keys.
+"""Blocks: sentences of similar length side by side, where packed queries meet packed keys.
 
-The attention product is the only place that needs sentences as a padded batch. Padded to the longest of a random
-batch, most of the scores are padding's; so on a CPU the batch is cut into blocks of like length, each padded
-alone and small enough to stay in the cache. Elsewhere one block is all sentences, whose rows stand there already.
+Only the attention product needs sentences as a padded batch. If a random batch is padded to its longest sentence, most
+scores are padding. So on a CPU, the batch is split into blocks of sentences of similar length. Each block is padded by
+itself and is small enough to stay in the processor's cache. On an accelerator, one block holds all sentences; the
+packed rows already have its layout.
 """
 
 from collections.abc import Sequence
@@ -17,24 +18,24 @@ from repose.model.positions import Positions
 from repose.model.scores import Reach
 
 SHORTEST = 0.8
-"""A sentence shorter than this share of its block's longest begins a new block."""
+"""A sentence shorter than this share of its block's longest one begins a new block."""
 
 
 class Block(NamedTuple):
-    """b sentences of a batch, up to q queries and k keys long, for h heads."""
+    """A block: b sentences of a batch, up to q queries and k keys long, for h heads."""
 
     sentences: Tensor
-    """(b,): which of the batch."""
+    """Indices in the batch, (b,)."""
     bias: Float[Tensor, "bh q k"]
     """Added to the scores: -inf where a query may not attend to a key; elsewhere 0, or the scores of positions."""
     has_key: Float[Tensor, "bh q 1"] | None
-    """0 for a query that may attend to nothing (its bias is finite), 1 for others; None if there is none such."""
+    """0 for a query that may attend to no key (its bias is finite), 1 for others; None if every query has a key."""
     own: Bool[Tensor, "q k"] | None = None
-    """In self-attention, which key is a query's own token: the diagonal of the scores."""
+    """In self-attention, True where a key is the query's own token: the diagonal of the scores."""
 
 
 class Blocks(Reach):
-    """Which queries of a batch meet which keys, and the way of packed rows to their blocks and back."""
+    """Which queries of a batch meet which keys, with the mapping from packed rows to blocks and back."""
 
     blocks: list[Block]
 
@@ -47,14 +48,17 @@ class Blocks(Reach):
         causal: bool = False,
         positions: Positions | None = None,
     ) -> None:
-        """`causal`: position t attends to positions up to t. Nothing attends to padding. `positions`: those of the
-        stack, for its self-attention."""
+        """`causal`: position t attends to positions up to t only. `positions`: the stack's positions, for
+        self-attention.
+
+        Nothing attends to padding.
+        """
         layout = PackedLayout if queries.packs else PaddedLayout
         parts = _of_like_length(queries)
         of_queries = layout(queries, parts, num_heads)
         of_keys = of_queries if keys is queries else layout(keys, parts, num_heads)
         self.queries: Layout = of_queries
-        """Each block's queries: b*h matrices of q rows."""
+        """The layout of the queries: b*h matrices of q rows for each block."""
         self._of_keys: dict[int, Layout] = {num_heads: of_keys}
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
@@ -73,18 +77,18 @@ class Blocks(Reach):
             self.blocks.append(make_block(sentences, allowed, num_heads, added=here, **of_self))
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
-        """Queries or keys as they enter the scores."""
+        """Return queries or keys as they enter the scores."""
         return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
 
     def keys_of(self, groups: int) -> "Layout":
-        """Each block's keys or values, b*g matrices of k rows: the heads of a group read the same ones."""
+        """Return the layout of keys or values: b*g matrices of k rows for each block, one for each group of heads."""
         if groups not in self._of_keys:
             layout = PackedLayout if self._packing.packs else PaddedLayout
             self._of_keys[groups] = layout(self._packing, self._parts, groups)
         return self._of_keys[groups]
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
-        """What is said of queries and keys in each block, (b*h, q, k), as one tensor; zeros at the padding."""
+        """Return what each block has for its queries and keys, (b*h, q, k), as one padded tensor; zeros at padding."""
         whole = scores[0].new_zeros(
             self.num_sentences, self.num_heads, *(max(x.shape[dim] for x in scores) for dim in (1, 2))
         )
@@ -94,42 +98,42 @@ class Blocks(Reach):
 
 
 class Layout(Protocol):
-    """Where packed rows stand in blocks, one after the other."""
+    """The places of packed rows in the blocks, which follow one another."""
 
     @property
     def sizes(self) -> Sequence[tuple[int, int]]:
-        """(b, l) of each block: b matrices of l rows."""
+        """(b, l) for each block: b matrices of l rows."""
 
     def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
-        """The rows of all blocks' matrices; zeros at padding."""
+        """Return the rows of all blocks' matrices; zeros at padding."""
 
     def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
-        """The inverse of `spread`, for queries."""
+        """Invert `spread`, for queries."""
 
 
 class SingleBlockLayout(Layout, Protocol):
-    """Where one block holds the rows."""
+    """The layout where one block holds all rows."""
 
     def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
-        """The block's matrices, by head; a view where that can be."""
+        """Return the block's matrices by head; a view if possible."""
 
     def rows(self, heads: Float[Tensor, "b h l C"]) -> Float[Tensor, "R HC"]:
-        """The inverse of `heads`, for queries."""
+        """Invert `heads`, for queries."""
 
 
 def split(flat: Float[Tensor, "n C"], sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
-    """Each block's matrices, (b, l, C), of what `Layout.spread` gives."""
+    """Return each block's matrices, (b, l, C), from the rows that `Layout.spread` returns."""
     parts = flat.split([b * length for b, length in sizes])
     return [part.view(b, length, -1) for part, (b, length) in zip(parts, sizes, strict=True)]
 
 
 def join(blocks: Sequence[Tensor]) -> Float[Tensor, "n C"]:
-    """The inverse of `split`."""
+    """Invert `split`."""
     return torch.cat([x.flatten(0, 1) for x in blocks]) if len(blocks) > 1 else blocks[0].flatten(0, 1)
 
 
 class PackedLayout:
-    """The rows of a packing in blocks of sentences: each block (b, h, l)."""
+    """The layout of packed rows in blocks of sentences; each block is (b, h, l)."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:
         device = packing.mask.device
@@ -162,7 +166,7 @@ class PackedLayout:
 
 
 class PaddedLayout:
-    """The positions of a batch as one block (B, h, L), where packing leaves no padding out."""
+    """The layout of all positions of a batch as one block (B, h, L), where packing keeps the padding."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:  # noqa: ARG002
         """`parts`: all sentences."""
@@ -171,11 +175,11 @@ class PaddedLayout:
         self.sizes = [(self._num_sentences * num_heads, self._length)]
 
     def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "B h L C"]:
-        """Rows by head, without a copy."""
+        """Return the rows by head, without a copy."""
         return rows.view(self._num_sentences, self._length, self._num_heads, -1).transpose(1, 2)
 
     def rows(self, heads: Float[Tensor, "B h L C"]) -> Float[Tensor, "R HC"]:
-        """The inverse of `heads`."""
+        """Invert `heads`."""
         return heads.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
@@ -194,9 +198,10 @@ def make_block(
     own: Bool[Tensor, "q k"] | None = None,
     real_queries: Bool[Tensor, "b q"] | None = None,
 ) -> Block:
-    """A block of b rows, of which s each begin again with the `added` scores of positions (b = s · n).
+    """Build a block of b rows: for each of the s sentences, n consecutive rows, to which `added` belongs (b = s · n).
 
-    `own`: of self-attention, where each real token has a key, itself; `real_queries`: of other attention.
+    `added`: scores of positions. `own`: for self-attention, where every real token has at least one key, itself.
+    `real_queries`: for cross-attention, where a query may have none.
     """
     some = allowed.any(2, keepdim=True)
     mask = torch.zeros(allowed.shape, dtype=torch.float32, device=allowed.device).masked_fill_(
@@ -214,12 +219,12 @@ def make_block(
 
 
 def _may_lack(real_queries: Bool[Tensor, "b q"], some: Bool[Tensor, "b q 1"]) -> bool:
-    """Whether a query may have no key; an accelerator would have to be waited for to know."""
+    """Return whether a query may have no key; True on an accelerator, where checking would make the CPU wait."""
     return not packs(some.device) or bool((real_queries[:, :, None] & ~some).any())
 
 
 def _of_like_length(packing: Packing) -> list[Tensor]:
-    """The sentences of each block."""
+    """Return the sentences of each block."""
     if not packing.packs:
         return [torch.arange(len(packing.mask), device=packing.mask.device)]
     lengths = packing.lengths

@@ -1,4 +1,4 @@
-"""The cache of decoding: what a decoder keeps from one step to the next, in slots per component."""
+"""The cache of decoding: what a decoder keeps from one step to the next, in a slot per component."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 GROWTH = 8
-"""Steps by which the room for keys and values grows at a time."""
+"""Number of steps by which the room for keys and values grows at a time."""
 FEWEST = 0.75
-"""Share of the sentences still decoded below which what is kept of the others is thrown away."""
+"""When the share of sentences still being decoded falls to this, the other sentences' tensors are dropped."""
 
 
 T = TypeVar("T")
@@ -20,14 +20,15 @@ Constants: TypeAlias = dict[nn.Module, object]
 
 
 class Beams:
-    """Rows of a decoding side by side by sentence: (R, X) there, (N, W, X) here, W the most rows of a sentence.
+    """The rows of a decoding, grouped by sentence: (R, X) becomes (N, W, X), where W is the most rows of a sentence.
 
-    All rows of a sentence read the same memory; so keys and values are kept once per sentence, not once per row.
+    All rows of a sentence (the hypotheses of its beam) read the same memory. So the memory's keys and values are kept
+    once per sentence, not once per row.
     """
 
     def __init__(self, sentences: Int[Tensor, " R"], num_sentences: int) -> None:
         self.sentences, self.num_sentences = sentences, num_sentences
-        """Sentence of each row."""
+        """Index of each row's sentence."""
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -46,7 +47,7 @@ class Beams:
         return cells, width
 
     def gather(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "N W X"]:
-        """Places without a row hold something finite."""
+        """Return the rows grouped by sentence. Places without a row hold arbitrary finite numbers."""
         if self._is_plain:
             return rows[:, None]
         cells, width = self._cells
@@ -55,26 +56,27 @@ class Beams:
         return rows.index_select(0, row_of_cell).unflatten(0, (-1, width))
 
     def scatter(self, grid: Float[Tensor, "N W X"]) -> Float[Tensor, "R X"]:
-        """The inverse of `gather`."""
+        """Invert `gather`."""
         flat = grid.flatten(0, 1)
         return flat if self._is_plain else flat.index_select(0, self._cells[0])
 
 
 class Cache:
-    """Tensors that decoding keeps between steps, each under the component that owns them.
+    """The tensors that decoding keeps between steps, each under the component that owns it.
 
-    What is kept per row (keys and values of self-attention, running statistics of a token norm) is reordered together,
-    so beam search cannot forget one. What is kept per sentence (keys and values of the memory) never moves.
+    Tensors kept per row (keys and values of self-attention, running statistics of a token norm) are reordered together,
+    so that beam search cannot forget one. Tensors kept per sentence (keys and values of the memory) are never
+    reordered.
     """
 
     def __init__(self, src_mask: Bool[Tensor, "N S"], constants: Constants | None = None) -> None:
-        """`constants`: those of an earlier decoding with the same weights, to be used again and added to."""
+        """`constants`: the constants of an earlier decoding with the same weights, to reuse and extend."""
         self.length = 0
-        """Target tokens consumed so far, the same for every row; at the end of a step it grows by one."""
+        """Number of target tokens read so far, the same for every row. It grows by one at the end of a step."""
         self.src_bias: Float[Tensor, "N 1 1 1 S"] | None = None
-        """Added to the scores of source tokens: 0 for real ones, -inf for padding; 0 in a source of padding alone."""
+        """Added to the scores of source tokens: 0 for real ones, -inf for padding; 0 if all of a source is padding."""
         self.has_source: Float[Tensor, "N 1 1 1 1"] | None = None
-        """0 for a source of padding alone, 1 for others; None if there is none such."""
+        """0 for a source of padding alone, 1 for others; None if there is no such source."""
         if not bool(src_mask.all()):
             some = src_mask.any(1, keepdim=True)
             bias = torch.zeros(src_mask.shape, dtype=torch.float32, device=src_mask.device)
@@ -82,22 +84,22 @@ class Cache:
             self.src_bias = bias[:, None, None, None]
             self.has_source = None if bool(some.all()) else some.to(bias)[:, :, None, None, None]
         self.beams = Beams(torch.arange(len(src_mask), device=src_mask.device), len(src_mask))
-        """Which row is of which sentence."""
+        """The sentence of each row."""
         self._slots: dict[object, tuple[Tensor, ...]] = {}
         self._histories: dict[object, tuple[Tensor, ...]] = {}
         self._memory: dict[object, tuple[Tensor, ...]] = {}
         self._constants = {} if constants is None else constants
 
     def get(self, component: nn.Module) -> tuple[Tensor, ...] | None:
-        """What the component put last, in the order of today's rows; None where it put nothing yet."""
+        """Return what the component put last, in the current order of rows; None if it has put nothing."""
         return self._slots.get(component)
 
     def put(self, component: nn.Module, *tensors: Tensor) -> None:
-        """Replaces the component's slot; each tensor is (R, ...)."""
+        """Replace the component's slot. Each tensor is (R, ...)."""
         self._slots[component] = tensors
 
     def extend(self, owner: object, *new: Float[Tensor, "R G _"]) -> tuple[Tensor, ...]:
-        """Appends what belongs to the token being read; returns all so far, each (R, G, length + 1, c)."""
+        """Append the tensors of the token being read. Return all tokens' tensors so far, each (R, G, length + 1, c)."""
         known = self._histories.get(owner)
         if known is None or known[0].shape[2] == self.length:
             grown = tuple(x.new_empty(*x.shape[:2], self.length + GROWTH, x.shape[2]) for x in new)
@@ -109,20 +111,23 @@ class Cache:
         return tuple(buffer[:, :, : self.length + 1] for buffer in known)
 
     def of_memory(self, owner: object, make: Callable[[], Sequence[Tensor]]) -> tuple[Tensor, ...]:
-        """What is kept of the memory under this name, made the first time; each tensor is (N, ...)."""
+        """Return what is kept of the memory under this owner, made at the first call. Each tensor is (N, ...)."""
         if owner not in self._memory:
             self._memory[owner] = tuple(make())
         return self._memory[owner]
 
     def once(self, component: nn.Module, make: Callable[[], T]) -> T:
-        """What the component keeps that no reordering touches, such as statistics of the embedding table: the first
-        that was made, where several threads make it at once."""
+        """Return what the component derives from its weights, which no reordering changes; made at the first call.
+
+        An example is the statistics of the embedding table. If several threads make it at the same time, the first one
+        counts.
+        """
         if component not in self._constants:
             self._constants.setdefault(component, make())
         return cast(T, self._constants[component])
 
     def select(self, rows: Int[Tensor, " R"]) -> None:
-        """Makes row i what row `rows[i]` was: reorders, repeats or drops rows of everything kept per row."""
+        """Replace row i by row `rows[i]`, for every i: reorder, repeat or drop rows of everything kept per row."""
         for kept in (self._slots, self._histories):
             for owner, tensors in kept.items():
                 kept[owner] = tuple(tensor.index_select(0, rows) for tensor in tensors)

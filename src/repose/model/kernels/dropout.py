@@ -7,14 +7,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 LEVELS = 1 << 16
-"""Steps between which a probability is rounded on a CPU: 16 random bits an element."""
+"""Number of levels to which a CPU rounds a probability: it draws 16 random bits per element."""
 
 
 class Dropout(nn.Dropout):
-    """x · mask / (1 - p) with mask ~ Bernoulli(1 - p), elementwise, in training; as `torch.nn.Dropout`.
+    """Dropout like `torch.nn.Dropout`: x · mask / (1 - p) with mask ~ Bernoulli(1 - p), elementwise, in training.
 
-    torch's generator draws one double a number. Here torch's generator seeds one
-    (SFC64) that draws 64 bits for four numbers; p is rounded to a multiple of 2^-16, and so is the scale.
+    On a CPU, torch's generator would draw one double per element. Here it only seeds another generator (SFC64), which
+    draws 64 bits for four elements. p is rounded to a multiple of 2^-16, and the scale accordingly.
     """
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -24,7 +24,7 @@ class Dropout(nn.Dropout):
 
 
 def keep_factors(number: int, p: float, dtype: torch.dtype) -> Float[Tensor, " number"]:
-    """0 where an element is dropped, 1 / (1 - p) where it is kept."""
+    """Return 0 for an element to drop, 1 / (1 - p) for an element to keep."""
     seed = int(torch.randint(2**63 - 1, (), device="cpu"))
     bits = np.random.SFC64(seed).random_raw(-(-number // 4)).view(np.uint16)[:number]
     dropped = round(p * LEVELS)

@@ -1,7 +1,8 @@
-"""Local (sliding-window) self-attention (Vaswani et al. 4): each token meets its neighbourhood alone, in linear time.
+"""Local (sliding-window) self-attention (Vaswani et al. 4): each token attends to its neighbourhood, in linear time.
 
-A sentence is cut into chunks as long as the reach. A chunk's queries attend to the keys of the chunk before, of their
-own and, unless causal, of the one after: all that is near enough and, of three keys computed, about two that are.
+A sentence is split into chunks of r // 2 tokens, the distance that attention reaches. The queries of a chunk attend to
+the keys of the chunk before, of their own chunk and, unless causal, of the chunk after. This covers all keys that are
+near enough. About two of every three scores computed are for such keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +21,10 @@ from repose.model.scores import Reach
 
 
 class LocalBlocks(Reach):
-    """As `Blocks` of a packing with itself, but position i attends to position j only where |i - j| <= r // 2.
+    """The blocks of a packing with itself, where position i attends to position j only if |i - j| <= r // 2.
 
-    One block holds all chunks of all sentences: b = B · n of them, w = r // 2 queries and 3 w keys each (causal: 2 w).
+    One block holds all chunks of all sentences: b = B · n of them, with w = r // 2 queries and 3 w keys each (2 w if
+    causal).
     """
 
     blocks: list[Block]
@@ -30,7 +32,7 @@ class LocalBlocks(Reach):
     def __init__(
         self, packing: Packing, *, window: int, num_heads: int, causal: bool = False, positions: Positions | None = None
     ) -> None:
-        """`window`: r. The rest as for `Blocks`."""
+        """`window`: r. The other parameters are those of `Blocks`."""
         self._packing, self._positions, self.num_heads = packing, positions, num_heads
         self._width, self._chunks_after = window // 2, 0 if causal else 1
         self.num_sentences, self._length = packing.mask.shape
@@ -49,17 +51,17 @@ class LocalBlocks(Reach):
         self.blocks = [make_block(sentences, allowed, num_heads, added=added, own=distance == 0)]
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
-        """As in `Blocks`."""
+        """Return queries or keys as they enter the scores."""
         return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
 
     @property
     def queries(self) -> "ChunkLayout":
-        """All chunks' queries: B*n*h matrices of w rows."""
+        """The layout of the chunks' queries: B*n*h matrices of w rows."""
         sizes = [(self._num_chunks * self.num_sentences * self.num_heads, self._width)]
         return ChunkLayout(sizes, self.num_heads, self._spread, self._gather)
 
     def keys_of(self, groups: int) -> "ChunkLayout":
-        """All neighbourhoods' keys or values, B*n*g matrices of 3w rows: the heads of a group read the same ones."""
+        """Return the layout of keys or values: B*n*g matrices of 3w rows, one for each group of heads."""
         length = self._width * (2 + self._chunks_after)
         spread = partial(self._spread_neighbourhoods, groups)
         sizes = [(self._num_chunks * self.num_sentences * groups, length)]
@@ -76,7 +78,10 @@ class LocalBlocks(Reach):
         return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
-        """As in `Blocks`: quadratic in the length, for looking at."""
+        """Return what the block has for its queries and keys as one padded tensor, as in `Blocks`.
+
+        Its size is quadratic in the length: for inspection only.
+        """
         (chunks,) = scores
         chunks = chunks.unflatten(0, (self.num_sentences, self._num_chunks, self.num_heads)).transpose(1, 2)
         room = self._width * (self._num_chunks + 2)
@@ -97,7 +102,7 @@ class LocalBlocks(Reach):
 
 
 class ChunkLayout(NamedTuple):
-    """The `SingleBlockLayout` of chunks or of their neighbourhoods."""
+    """The `SingleBlockLayout` of chunks, or of their neighbourhoods."""
 
     sizes: Sequence[tuple[int, int]]
     num_heads: int
