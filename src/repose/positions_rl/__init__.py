@@ -1,10 +1,10 @@
-"""Positional encoding learned by Soft Actor-Critic (arXiv 2310.10930, 3.3).
+"""Position tables learned by reinforcement, with Soft Actor-Critic (arXiv 2310.10930, 3.3).
 
-table.py        the file of a learned table; default.json is the one that ships
-rewards.py      what a table is worth, and the tables that a learned one is measured against
-environment.py  the task of the agent: one assignment of all numbers, one reward
-policy.py       the learning itself, which can be resumed
+table.py        read and write the file of a learned table; default.json ships with the package
+rewards.py      the rewards, and the tables that a learned one is compared with
+environment.py  the agent's task: assign all numbers of a table, get one reward
+policy.py       learn a table; can be resumed
 
-Shapes: `n` positions, `d` numbers for each, so that a table is `n d` (8 x 16 unless another is asked for); `...` is any
-number of tables. Reading a table needs numpy alone; learning one needs the extra `rl`.
+Shapes: a table is `n d`, n positions with d numbers each (8 x 16 by default). `...` is any number of tables. Reading a
+table needs only numpy; learning one needs the extra `rl`.
 """

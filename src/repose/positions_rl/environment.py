@@ -1,4 +1,4 @@
-"""The environment in which an agent learns a table of positions: one assignment of all its numbers, one reward."""
+"""The environment in which an agent learns a table of positions: it assigns all numbers, and gets one reward."""
 
 from typing import Any
 
@@ -11,13 +11,17 @@ from repose.positions_rl.rewards import REWARDS
 
 
 class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """The state is a small table, the action "the assignment of scores between -1 to +1 to each element of" it
-    (arXiv 2310.10930, 3.3).
+    """A gymnasium environment whose state is a small table of positions (arXiv 2310.10930, 3.3).
 
-    Observation: the present table, row after row; at first uniform in [-1, 1]. Action: the next table. Reward: that of
-    the next table. An episode is one step: an assignment reaches every table from every other, so that a longer one
-    would only repeat the question.
-    Differs from the paper: it gives no start, length of an episode or discount.
+    An action is "the assignment of scores between -1 to +1 to each element of" the table.
+
+        observation   the present table, row after row; at first uniform in [-1, 1]
+        action        the next table
+        reward        the reward of the next table
+        episode       one step. Any assignment reaches every table from every other one, so that a longer episode would
+                      only repeat the question
+
+    Differs from the paper, which states no initial table, episode length or discount.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012  (gymnasium's own form)
@@ -31,7 +35,7 @@ class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Float[np.ndarray, " n_d"], dict[str, Any]]:
-        """A random table."""
+        """Return a random table."""
         super().reset(seed=seed, options=options)
         table = self.np_random.uniform(-1.0, 1.0, self.shape[0] * self.shape[1])
         return table.astype(np.float32), {}
@@ -39,7 +43,7 @@ class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     def step(
         self, action: Float[np.ndarray, " n_d"]
     ) -> tuple[Float[np.ndarray, " n_d"], float, bool, bool, dict[str, Any]]:
-        """The table assigned, its reward, and the end of the episode."""
+        """Return the assigned table and its reward, and end the episode."""
         table = np.clip(action, -1.0, 1.0).astype(np.float32)
         reward = float(self._reward(table.reshape(self.shape).astype(np.float64)))
         return table, reward, True, False, {}

@@ -1,4 +1,4 @@
-"""Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3) learns a table of positions; resumable."""
+"""Learn a table of positions with Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3). Can be resumed."""
 
 import contextlib
 import importlib.metadata
@@ -26,33 +26,38 @@ if TYPE_CHECKING:
     from stable_baselines3.common.vec_env import VecEnv
 
 NUM_ENVIRONMENTS = 16
-"""Stepped together; one update of the networks for each such step."""
+"""Number of environments that step together. The networks are updated once for each such step."""
 CHECKPOINT_STEPS = 4000
-"""Environment steps between checkpoints. Every generator is seeded anew at each from (seed, steps), so that a resumed
-run equals an uninterrupted one and no random state is stored."""
+"""Environment steps between checkpoints.
+
+At each checkpoint, every generator is seeded from (seed, steps). So a resumed run equals an uninterrupted one, and no
+random state is stored.
+"""
 LEARNING_RATE = 1e-3
 BATCH_SIZE = 256
 REPLAY_SIZE = 20_000
 RANDOM_STEPS = 1000
 ENTROPY_WEIGHT = 0.2
-"""The temperature that automatic tuning begins with, in standard deviations of a random table's reward."""
+"""The first temperature of automatic tuning, in standard deviations of a random table's reward."""
 TARGET_ENTROPY = -4.0
-"""Nats for each number of the table (SAC's habit is -1): the last tables are then assigned almost without noise."""
+"""Target entropy in nats for each number of the table (SAC's default is -1). So low that the last tables have almost no
+noise."""
 _STATE, _LOCK = "state.json", "lock"
 ACTOR, CRITIC = [64], [256]
-"""Hidden widths; two critics. The best action does not depend on the state, so that the actor has little to learn."""
+"""Hidden widths of the actor and of the two critics. The actor is small, because the best action does not depend on the
+state."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What decides the outcome, on one machine with one set of versions."""
+    """The settings that determine the result, on one machine with one set of versions."""
 
     reward: str = "sound"
     """A name in `rewards.REWARDS`."""
     shape: tuple[int, int] = (8, 16)
-    """Positions, and numbers for each."""
+    """Number of positions, and of numbers for each."""
     steps: int = 80_000
-    """Steps of the environment, which are tables that are tried."""
+    """Environment steps; each tries one table."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -64,12 +69,12 @@ class Settings:
             raise ConfigError(f"--steps must be at least 1 and --seed from 0 to {(1 << 32) - 1}")
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as the table's file and the work folder keep them."""
+        """Return the settings as the table's file and the work folder store them."""
         return {**asdict(self), "shape": list(self.shape), "sac": sac_settings(self.shape)}
 
 
 def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
-    """SAC's settings; the paper states none of them. Episodes are one step long, so that no discount enters."""
+    """Return SAC's settings. The paper states none. Episodes have one step, so that a discount has no effect."""
     return {
         "environments": NUM_ENVIRONMENTS,
         "updates_per_environment_step": 1 / NUM_ENVIRONMENTS,
@@ -89,11 +94,13 @@ def sac_settings(shape: tuple[int, int]) -> dict[str, Any]:
 def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
     """Learn a table, write it to `out` and return it.
 
-    The table is the policy's deterministic action in the state where every number is 0, the mean of the start. What an
-    interruption needs is kept in the folder `work`, and removed at the end; the same call resumes from there. Where
-    `out` holds the result of the same settings already, it is returned. The global random generators of Python, numpy
-    and torch are seeded. Raises ConfigError where `out` or `work` belong to other settings or the extra `rl` is
-    missing, BusyError where another process works in `work`.
+    The table is the policy's deterministic action in the state of zeros, the mean of the initial state. The folder
+    `work` keeps what is needed to resume, and is removed at the end; call this function again to resume. If `out`
+    already holds the result of the same settings, it is returned. Seeds the global random generators of Python, numpy
+    and torch.
+
+    Raises ConfigError if `out` or `work` belong to other settings or the extra `rl` is missing, and BusyError if
+    another process works in `work`.
     """
     if (found := _finished(settings, out)) is not None:
         say(f"already finished: {out} was learned with these settings")
@@ -124,13 +131,13 @@ def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
 
 
 def deterministic_action(sac: "SAC", shape: tuple[int, int]) -> Float[np.ndarray, "n d"]:
-    """The policy's deterministic action in the state of zeros."""
+    """Return the policy's deterministic action in the state of zeros."""
     action, _ = sac.predict(np.zeros(shape[0] * shape[1], dtype=np.float32), deterministic=True)
     return action.reshape(shape).astype(np.float64)
 
 
 def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
-    """SAC before its first step."""
+    """Create SAC, before its first step."""
     from stable_baselines3 import SAC
 
     steps: dict[str, Any] = {"train_freq": 1, "gradient_steps": 1, "learning_rate": LEARNING_RATE}
@@ -141,7 +148,8 @@ def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
 
 
 def _environments(settings: Settings, scale: float) -> "VecEnv":
-    """Copies side by side; rewards are multiplied by `scale`, since entropy weighs against their size."""
+    """Create the environments. Rewards are multiplied by `scale`, because the entropy term is relative to their
+    size."""
     from gymnasium.wrappers import TransformReward
     from stable_baselines3.common.vec_env import DummyVecEnv
 
@@ -154,7 +162,7 @@ def _environments(settings: Settings, scale: float) -> "VecEnv":
 
 
 def _advance(sac: "SAC", settings: Settings) -> None:
-    """To the next checkpoint, as a function of networks, replay memory, seed and step alone."""
+    """Continue to the next checkpoint. The result depends only on networks, replay memory, seed and step."""
     from stable_baselines3.common.logger import Logger
 
     begin = sac.num_timesteps
@@ -162,12 +170,15 @@ def _advance(sac: "SAC", settings: Settings) -> None:
     environments = sac.get_env()
     assert environments is not None, "made with its environments"
     sac.set_env(environments)  # begins new episodes, with the seeds just set
-    sac.set_logger(Logger(folder=None, output_formats=[]))  # its own makes an empty folder among temporary files
+    sac.set_logger(Logger(folder=None, output_formats=[]))  # the default one creates an empty temporary folder
     sac.learn(min(CHECKPOINT_STEPS, settings.steps - begin), reset_num_timesteps=False)
 
 
 def _finished(settings: Settings, out: Path) -> PositionTable | None:
-    """The result of these settings, if `out` holds it. Raises ConfigError where it holds anything else."""
+    """Return the result of these settings, or None if there is no file `out`.
+
+    Raises ConfigError if the file holds anything else.
+    """
     if not out.exists():
         return None
     try:
@@ -200,26 +211,26 @@ def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[s
 
 
 class WorkFolder:
-    """The folder of an unfinished learning: networks and replay memory at the last checkpoint.
+    """The work folder of an unfinished run: networks and replay memory at the last checkpoint.
 
-    `state.json` names the files of the last checkpoint. These are stable-baselines3's own (a zip, and pickles): do not
-    resume a folder from a stranger.
+    `state.json` names the files of the last checkpoint. They are stable-baselines3's own (a zip, and pickles), so do
+    not resume from a folder of unknown origin.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
         self._folder = folder
         self._settings = settings
         self.is_over = False
-        """Whether `remove` was called, so that the folder goes with the lock if nothing else is in it."""
+        """True once `remove` was called. The folder is then deleted with its lock, if it holds nothing else."""
 
     @classmethod
     @contextlib.contextmanager
     def opened(cls, folder: Path, settings: dict[str, Any]) -> "Iterator[WorkFolder]":
-        """The folder, for one process at a time.
+        """Open the folder, for one process at a time.
 
-        Raises BusyError where another process works in it, ConfigError where it holds something else.
+        Raises BusyError if another process works in it, and ConfigError if it holds something else.
         """
-        ours = (_LOCK, _STATE)  # the lock alone, where a process was killed early
+        ours = (_LOCK, _STATE)  # the lock alone, if a process was killed early
         if folder.exists() and not any((folder / name).exists() for name in ours) and any(folder.iterdir()):
             raise ConfigError(f"{folder} holds something else: name another folder with --work")
         folder.mkdir(parents=True, exist_ok=True)
@@ -229,9 +240,9 @@ class WorkFolder:
             folder.rmdir()
 
     def resume(self, environments: "VecEnv") -> "SAC | None":
-        """SAC as the last checkpoint left it, None where there is none.
+        """Return SAC as of the last checkpoint, or None if there is none.
 
-        Raises ConfigError where the folder belongs to other settings, CheckpointError where it is damaged.
+        Raises ConfigError if the folder belongs to other settings, and CheckpointError if it is damaged.
         """
         from stable_baselines3 import SAC
 
@@ -249,12 +260,12 @@ class WorkFolder:
         try:
             sac = SAC.load(self._folder / networks, env=environments, device="cpu")
             sac.load_replay_buffer(self._folder / replay)
-        except Exception as error:  # of a damaged pickle any
+        except Exception as error:  # a damaged pickle can raise any of them
             raise CheckpointError(f"{self._folder} is damaged: remove it and start again") from error
         return sac
 
     def save(self, sac: "SAC") -> None:
-        """Keep this step; the one before it goes once this one is complete."""
+        """Save a checkpoint, then delete the one before."""
         networks, replay = f"step-{sac.num_timesteps}.zip", f"step-{sac.num_timesteps}.pkl"
         sac.save(self._folder / networks)
         sac.save_replay_buffer(self._folder / replay)
@@ -265,7 +276,7 @@ class WorkFolder:
                 old.unlink()
 
     def remove(self) -> None:
-        """Take away what was put here; the folder goes with its lock, if nothing else is in it."""
+        """Remove the files of this run. The folder is deleted with its lock, if it holds nothing else."""
         for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*")):
             file.unlink(missing_ok=True)
         self.is_over = True

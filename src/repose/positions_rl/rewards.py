@@ -1,7 +1,7 @@
-"""What a table of positions is worth, and what a learned one is measured against.
+"""Rewards of position tables, and the tables that a learned one is compared with.
 
-Rewards: the paper's, and one whose optimum tells positions apart. Baselines: random tables, the sinusoid, and plain
-gradient ascent.
+There are two rewards: the paper's, and one whose optimum distinguishes positions. The baselines are random tables, the
+sinusoid, and plain gradient ascent.
 """
 
 import math
@@ -19,20 +19,20 @@ ASCENT_STEPS = 2000
 ASCENT_LEARNING_RATE = 0.03
 
 Reward = Callable[[Float[np.ndarray, "... n d"]], Any]
-"""A score for each table: a number for one, an array of numbers for several."""
+"""A score of tables: a number for one table, an array of numbers for several."""
 
 
 def pairs(num_positions: int) -> tuple[Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"], Int[np.ndarray, " pairs"]]:
-    """All pairs i < j of positions, and their distances j - i."""
+    """Return all pairs of positions i < j, and their distances j - i."""
     first, second = np.triu_indices(num_positions, 1)
     return first, second, second - first
 
 
 def literal(table: Float[np.ndarray, "... n d"]) -> Any:
-    """Reward = sum over i < j of (p_i . p_j) / |i - j|: arXiv 2310.10930 eq. (7), summed over every pair.
+    """The paper's reward: sum over i < j of (p_i . p_j) / |i - j| (arXiv 2310.10930 eq. (7), summed over every pair).
 
-    Its columns are worth x^T W x each, W >= 0: over numbers in [-1, 1] that is greatest where every column is all 1 or
-    all -1. The best table gives every position the same encoding (`best_literal`; docs/decisions/013).
+    Each column contributes x^T W x with W >= 0. Over numbers in [-1, 1], this is greatest if every column is all 1 or
+    all -1. So the best table gives every position the same encoding (`best_literal`; docs/decisions/013).
     """
     first, second, distance = pairs(table.shape[-2])
     products = (table @ np.swapaxes(table, -1, -2))[..., first, second]
@@ -40,18 +40,19 @@ def literal(table: Float[np.ndarray, "... n d"]) -> Any:
 
 
 def best_literal(num_positions: int, width: int) -> float:
-    """The greatest value of `literal` over numbers in [-1, 1]: that of a table of ones."""
+    """Return the greatest value of `literal` over numbers in [-1, 1]: the value of a table of ones."""
     return float(width * (1.0 / pairs(num_positions)[2]).sum())
 
 
 def sound(table: Float[np.ndarray, "... n d"]) -> Any:
-    """Reward = - mean over i < j of (cos(p_i, p_j) - cos(pi |i - j| / (n - 1)))^2, at most 0.
+    """The default reward: - mean over i < j of (cos(p_i, p_j) - cos(pi |i - j| / (n - 1)))^2, at most 0.
 
-    Asks for what the paper describes in words: alike where positions are near, different where they are far. The
-    wanted cosines are those of n points on half a circle, so that 0 is reached by any table of two columns or more:
-    p_i = (cos(pi i / (n - 1)), sin(pi i / (n - 1)), 0, ...). Only directions count, not lengths. The cosine with a row
-    of zeros has no value; here it is 0.
-    Differs from the paper: eq. (7) is `literal`.
+    It rewards what the paper describes in words: encodings are similar for near positions and different for far ones.
+    The target cosines are those of n points on half a circle. Any table of two columns or more can reach 0: p_i =
+    (cos(pi i / (n - 1)), sin(pi i / (n - 1)), 0, ...). Only directions count, not lengths. The cosine with a row of
+    zeros is undefined; here it is 0.
+
+    Differs from the paper: its eq. (7) is `literal`.
     """
     num_positions = table.shape[-2]
     first, second, distance = pairs(num_positions)
@@ -62,27 +63,28 @@ def sound(table: Float[np.ndarray, "... n d"]) -> Any:
 
 
 REWARDS: Mapping[str, Reward] = {"sound": sound, "literal": literal}
-"""The rewards by the names that the command line and the table's file use."""
+"""The rewards, by the names that the command line and the table's file use."""
 
 
 def random_rewards(shape: tuple[int, int], reward: str) -> tuple[float, float]:
-    """Mean and standard deviation of the reward over tables uniform in [-1, 1], where an episode starts."""
+    """Return mean and standard deviation of the reward over tables uniform in [-1, 1], the initial states of
+    episodes."""
     tables = np.random.default_rng(0).uniform(-1.0, 1.0, (NUM_RANDOM_TABLES, *shape))
     values = REWARDS[reward](tables)
     return float(values.mean()), float(values.std())
 
 
 def sinusoid(num_positions: int, width: int) -> Float[np.ndarray, "n d"]:
-    """The encoding of Vaswani et al. 3.5 at that size; rewards do not see the order of its columns."""
+    """Return the encoding of Vaswani et al. 3.5 in this size. Rewards do not depend on the order of its columns."""
     from repose.model.positions import sinusoids
 
     return sinusoids("interleaved", num_positions, width).double().numpy()
 
 
 def oracle(shape: tuple[int, int], reward: str, seed: int = 0) -> Float[np.ndarray, "n d"]:
-    """The table that gradient ascent on the reward itself ends at: Adam on x with table = tanh(x).
+    """Return the table at which gradient ascent on the reward ends: Adam on x with table = tanh(x).
 
-    It knows the reward's gradient, which the agent must learn from rewards: an upper bound for the agent.
+    It uses the reward's gradient, which the agent does not know, so its score is an upper bound for the agent.
     """
     import torch
 
@@ -97,7 +99,7 @@ def oracle(shape: tuple[int, int], reward: str, seed: int = 0) -> Float[np.ndarr
 
 
 def differentiable(table: "Float[Tensor, 'n d']", reward: str) -> "Float[Tensor, '']":
-    """`literal` or `sound`, in torch."""
+    """Compute `literal` or `sound` in torch, with gradients."""
     import torch
 
     first, second, distance = map(torch.from_numpy, pairs(table.shape[0]))

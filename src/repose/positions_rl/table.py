@@ -1,4 +1,4 @@
-"""The file of a learned table: its numbers, how good they are, and how they came about. Needs numpy alone."""
+"""The file of a learned table: its numbers, their score, and how they were learned. Needs only numpy."""
 
 import hashlib
 import importlib.resources
@@ -20,31 +20,31 @@ DECIMALS = 6
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PositionTable:
-    """A small table of positions, one row each, numbers in [-1, 1], and where it comes from."""
+    """A small table of positions with its provenance. Each row is a position; numbers are in [-1, 1]."""
 
     values: Float[np.ndarray, "n d"]
     reward: str
-    """Name of the reward that it was learned for, see `rewards.REWARDS`."""
+    """Name of the reward for which the table was learned, see `rewards.REWARDS`."""
     score: float
     """The reward of these values."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """Settings, seed, steps, versions, and the scores of what it is measured against."""
+    """Settings, seed, steps, versions, and the scores of the tables that it is compared with."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of shape and values, in hexadecimal: what can move numbers, not how the file is written."""
+        """SHA-256 of shape and values, in hexadecimal. How the file is written does not matter."""
         canonical = np.ascontiguousarray(self.values, dtype="<f8") + 0.0  # -0.0 is 0.0
         header = "x".join(map(str, canonical.shape))
         return hashlib.sha256(header.encode() + b"\n" + canonical.tobytes()).hexdigest()
 
 
 def rounded(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """The values with the six decimals that a file keeps."""
+    """Return the values with the six decimals that a file keeps."""
     return np.asarray(values, dtype=np.float64).round(DECIMALS) + 0.0
 
 
 def write(path: Path, table: PositionTable) -> None:
-    """Write it as JSON, a row per line, whole or not at all. Raises WriteError."""
+    """Write a table as JSON, one row per line, completely or not at all. Raises WriteError."""
     head = {"format_version": FORMAT_VERSION, "shape": table.values.shape, "reward": table.reward}
     head |= {"score": table.score, "provenance": dict(table.provenance)}
     rows = ",\n".join(f"    {json.dumps(row)}" for row in rounded(table.values).tolist())
@@ -53,7 +53,7 @@ def write(path: Path, table: PositionTable) -> None:
 
 
 def read(path: Path) -> PositionTable:
-    """The table in a file. Raises DataError where it is missing, damaged, or no such table."""
+    """Read a table from a file. Raises DataError if it is missing, damaged, or not a position table."""
     try:
         text = read_file(path).decode()
     except FileNotFoundError as error:
@@ -64,7 +64,8 @@ def read(path: Path) -> PositionTable:
 
 
 def default_table() -> PositionTable:
-    """The table that ships with the package: 8 positions of 16 numbers, reward `sound`; see docs/positions.md."""
+    """Return the table that ships with the package: 8 positions of 16 numbers, reward `sound`; see
+    docs/positions.md."""
     file = importlib.resources.files("repose.positions_rl").joinpath("default.json")
     return _parsed(file.read_text(encoding="utf-8"), "the shipped position table")
 
@@ -96,6 +97,6 @@ def _values(rows: Any, shape: Any, name: str) -> Float[np.ndarray, "n d"]:
         raise DataError(f"{name} has values that are not numbers")
     if shape != [len(rows), len(rows[0])]:
         raise DataError(f"{name} says shape {shape} but its values are {len(rows)} rows of {len(rows[0])}")
-    if not all(-1 <= number <= 1 for row in rows for number in row):  # NaN is not either
+    if not all(-1 <= number <= 1 for row in rows for number in row):  # false for NaN, too
         raise DataError(f"{name} holds values that are not finite numbers in [-1, 1]")
     return np.array(rows, dtype=np.float64)
