@@ -1,7 +1,8 @@
-"""Two exports of one model: how long a lone sentence takes with each, and how often both give the same text.
+"""Compare two exports of one model: time to translate a single sentence, and how often both give the same text.
 
-Sentence by sentence in turns, in one process of one thread; medians, and the median of the ratios of each sentence.
-With references, both are scored, too. The second is a later commit's export, or one in int8:
+Both translate each sentence in turn, in one process with one thread. Reported are the median time of each, and the
+median over sentences of the ratio of their times. With references, both are also scored. The second export may be a
+later commit's, or one in int8:
 
     repose export RUN --to onnx --out before       # in a checkout of the one commit, then of the other into `after`
     python benchmarks/alone.py before after --source test.de --reference test.en --out alone.json
@@ -24,7 +25,7 @@ WARM = 20
 def compared(
     translators: list[repose.Translator], texts: list[str], beam_size: int
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Figures, and the translations of each."""
+    """Return the figures, and each export's translations."""
     seconds: list[list[float]] = [[], []]
     translations: list[list[str]] = [[], []]
     for translator in translators:
@@ -43,7 +44,7 @@ def compared(
 
 
 def main() -> None:
-    """From the command line."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("exports", type=Path, nargs=2)
     parser.add_argument("--source", type=Path, required=True, help="one sentence a line")

@@ -1,6 +1,7 @@
-"""How many steps and rows a beam search takes, whose stop is exact: it goes on while a hypothesis could still win.
+"""Count the steps and rows of a beam search that stops exactly: it continues while a hypothesis could still win.
 
-Sentences of the phrasebook's test set, each alone; the model is `make demo`'s, say. A row is a hypothesis in a step.
+The sentences are from the phrasebook's test set, each decoded by itself. The model can be `make demo`'s, for example. A
+row is one hypothesis in one step.
 
     python benchmarks/beam_steps.py runs/demo --out results/speed/beam-steps.json
 """
@@ -23,7 +24,11 @@ BEAM_SIZE = 4
 
 
 def counted(translator: repose.Translator, text: str) -> dict[str, int]:
-    """Of one sentence: tokens of the best hypothesis, END included; steps, rows, and rows of steps after its END."""
+    """Return the counts of one sentence.
+
+    They are the tokens of the best hypothesis, END included; the steps; the rows; and the rows of the steps after this
+    hypothesis had ended.
+    """
     engine, source = translator.engine, translator.src_tokenizer.encode(text)
     limit = min(len(source) + translator.max_extra_tokens, translator.max_length)
     rows: list[int] = []
@@ -39,7 +44,7 @@ def counted(translator: repose.Translator, text: str) -> dict[str, int]:
 
 
 def main() -> None:
-    """Counts, prints means and writes the record."""
+    """Command-line entry point: count, print means and write the record."""
     parser = argparse.ArgumentParser(description="Steps and rows of a beam search.")
     parser.add_argument("run", type=Path, help="run or model directory, from Portuguese to English")
     parser.add_argument("--sentences", type=int, default=200, help="of the phrasebook's test set, the first ones")

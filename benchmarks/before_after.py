@@ -1,7 +1,7 @@
-"""This checkout beside another one of this project: is training and decoding as fast as before?
+"""Compare the speed of this checkout with another checkout of this project, in training and decoding.
 
-The two take turns on the same batches, as all contestants do (`interleave`): the one begins one round, the other the
-next. Each runs with its own `peers/repose_.py` and its own sources, in this environment.
+Both take turns on the same batches, as all contestants do (`interleave`): one begins one round, the other the next.
+Each runs its own `peers/repose_.py` and its own sources, in this environment.
 
     git worktree add ../before v0.1.0
     python benchmarks/before_after.py ../before --train train.de train.en --out before-after.json
@@ -26,17 +26,20 @@ HERE = Path(__file__).resolve().parents[1]
 
 
 class Work(NamedTuple):
-    """What both do."""
+    """A task for both checkouts."""
 
     name: str
     options: Mapping[str, Any]
     batches: int
-    """In each round."""
+    """Batches in each round."""
 
 
 def all_work(args: argparse.Namespace) -> Iterator[Work]:
-    """Training in fp32 with batches of 64 random sentences, in bf16 with 1,600 tokens, and decoding, greedily
-    and with a beam of 4, at both sizes."""
+    """Yield all tasks, for both models.
+
+    Training in fp32 with batches of 64 random sentences, training in bf16 with batches of 1,600 tokens, and decoding
+    with greedy search and with a beam of 4.
+    """
     one_thread = {"processes": available_cores(), "threads": 1}
     for model in ("reinforced", "baseline"):
         for precision, batches in (("fp32", "random64"), ("bf16", "tokens1600")):
@@ -48,28 +51,28 @@ def all_work(args: argparse.Namespace) -> Iterator[Work]:
 
 
 class Side(NamedTuple):
-    """One of the two."""
+    """One of the two checkouts."""
 
     name: str
     checkout: Path
     home: Path
-    """Its cache: formats of prepared corpora may differ."""
+    """A cache for this checkout alone, because formats of prepared corpora may differ."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with which its sources are found."""
+        """Environment variables that make Python find this checkout's sources."""
         sources = [self.checkout / "src", self.checkout / "benchmarks"]
         return {"PYTHONPATH": os.pathsep.join(map(str, sources)), "REPOSE_HOME": str(self.home)}
 
     def workload(self, corpus: Sequence[str]) -> Path:
-        """The workload, prepared by its own code; `corpus`: options of `workload.add_arguments`."""
+        """Prepare the workload with this checkout's code. `corpus`: options of `workload.add_arguments`."""
         command = [sys.executable, "-c", PREPARE, *corpus]
         environment = {**os.environ, **self.environment}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return Path(done.stdout.splitlines()[-1])
 
     def contestant(self, folder: Path, options: Mapping[str, Any]) -> Contestant:
-        """Its process."""
+        """Return this checkout's contestant."""
         arguments = [part for option, value in options.items() for part in (f"--{option}", str(value))]
         script = self.checkout / "benchmarks" / "peers" / "repose_.py"
         return Contestant(self.name, [sys.executable, str(script), str(folder), *arguments], self.environment)
@@ -84,13 +87,13 @@ print(workload.from_arguments(parser.parse_args()))
 
 
 def ratio(results: Mapping[str, Result]) -> float:
-    """How much faster this checkout is: the median over rounds of the ratio of the two."""
+    """Return how many times as fast this checkout is: the median over rounds of the ratio of both rates."""
     pairs = zip(results["after"].rates, results["before"].rates, strict=True)
     return statistics.median(after / before for after, before in pairs)
 
 
 def compare(sides: Sequence[Side], folders: Sequence[Path], args: argparse.Namespace) -> dict[str, Any]:
-    """All work by both in turns: a table, and the record."""
+    """Run every task with both in turns, print a table and return the record."""
     facts = [workload.facts(folder) for folder in folders]
     assert facts[0] == facts[1], "the two prepare the corpus differently"
     results: dict[str, Result] = {}
@@ -111,7 +114,7 @@ def compare(sides: Sequence[Side], folders: Sequence[Path], args: argparse.Names
 
 
 def main() -> None:
-    """Measures, prints a table and writes the record."""
+    """Command-line entry point: measure, print a table and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path, help="the other checkout")
     workload.add_arguments(parser)

@@ -1,11 +1,11 @@
-"""How much noise `repose score-corpus` finds in a corpus, where it keeps 95 % of the good pairs.
+"""Measure how much noise `repose score-corpus` finds in a corpus when it keeps 95 % of the good pairs.
 
-To clean pairs that neither model has seen as many noisy ones are added, a quarter of each kind: the target of another
+To clean pairs that neither model has seen, as many noisy pairs are added, a quarter of each kind: the target of another
 pair; the source copied; the first half of the target's words; a sentence of a third language as the target.
 
     python benchmarks/bulk_filter.py FORWARD BACKWARD SRC TGT OTHER --name NAME --out results/bulk/filter.json
 
-OTHER: sentences of the third language. Results of several NAMEs stand side by side in the file.
+OTHER has sentences of the third language. The output file collects the results of several NAMEs.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def noisy(src: list[str], tgt: list[str], other: list[str]) -> list[tuple[str, str, str]]:
-    """Clean pairs and noisy ones in any order, with the kind of each."""
+    """Return clean and noisy pairs in random order, each with its kind."""
     rng = random.Random(SEED)
     pairs = [(a, b, "clean") for a, b in zip(src, tgt, strict=True)]
     for kind in KINDS:

@@ -1,7 +1,7 @@
-"""`repose bulk` beside `repose translate`: rate, start-up, memory, and what the sizes of shards and workers cost.
+"""Compare `repose bulk` with `repose translate`: speed, start-up time, memory, and the cost of shard and worker counts.
 
-Lines are the sources of the embedded phrasebook, again and again in another order. Both decode greedily. Runs take
-turns on the same lines; memory is that of all processes together, pages that several share counted in each.
+The lines are the phrasebook's sources, repeated in a new order each time. Both decode greedily, and runs take turns on
+the same lines. Memory is the sum over all processes; pages shared by several processes count in each.
 
     python benchmarks/bulk_scale.py MODEL --lines 200000 --out results/bulk/scale.json
 """
@@ -24,7 +24,7 @@ from interleave import machine
 from repose.data import phrasebook
 
 LOOK = 0.1
-"""Seconds between looks at memory."""
+"""Seconds between two measurements of memory."""
 WORKERS = 2
 
 
@@ -38,7 +38,7 @@ def lines_of(number: int) -> list[str]:
 
 
 def family(parent: int) -> list[int]:
-    """A process and all that came of it."""
+    """Return a process and all its descendants."""
     children: dict[int, list[int]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -59,7 +59,7 @@ def resident(processes: list[int]) -> int:
 
 
 def run(arguments: list[str], into: Path | None = None) -> dict[str, Any]:
-    """Seconds, processor seconds and peak memory of a command."""
+    """Run a command and return its seconds, processor seconds and peak memory."""
     before, began, peak = os.times(), time.monotonic(), 0
     with contextlib.ExitStack() as stack:
         output = subprocess.DEVNULL if into is None else stack.enter_context(into.open("wb"))
@@ -83,7 +83,7 @@ def digest(path: Path) -> str:
 
 
 def planned(content: dict[str, Any], lines: int = 10**9) -> dict[str, Any]:
-    """What so many such lines would take, by the processor time and the sizes of the long run."""
+    """Return what this many lines would take, extrapolated from the processor time and sizes of the long run."""
     long = content["long"]
     seconds, shards = long["processor_seconds"] / long["lines"], -(-lines // long["shard_lines"])
     return {

@@ -1,11 +1,11 @@
-"""What `repose check` finds in corpora whose text cannot be shipped: counts alone, no line of them.
+"""Record what `repose check` finds in corpora whose text cannot be published: only counts, no lines.
 
-Beside the findings of each: whether a line that is taken out of the middle of the targets is found, and which share of
-the targets loops by the definition that is used for translations (people repeat themselves, too).
+For each corpus, it also measures whether the check notices one line missing from the middle of the targets, and what
+share of the targets loops, by the definition used for translations (people repeat themselves, too).
 
     python benchmarks/corpus_check.py CORPORA --out results/corpus-check.json
 
-CORPORA holds a folder for each corpus, with `<split>.<language>`, packed or not.
+CORPORA holds a folder for each corpus, with files `<split>.<language>`, compressed or not.
 """
 
 import argparse
@@ -26,13 +26,13 @@ SPLITS = {"train": ["train"], "valid": ["valid", "val"], "test": ["test", "test_
 
 
 def languages(folder: Path) -> list[str]:
-    """Of the training set; English, which others are paired with, last."""
+    """Return the languages of the training set, English last, because it is paired with each of the others."""
     found = {path.name.split(".")[1] for path in folder.glob("train.*") if len(path.name.split(".")[1]) == 2}
     return sorted(found, key=lambda language: (language == "en", language))
 
 
 def reader(folder: Path, split: str, pair: tuple[str, str]) -> PairReader | None:
-    """The files of a set, if it has any."""
+    """Return a reader of the files of a split, or None if there are none."""
     for name in SPLITS[split]:
         files = [next(iter(folder.glob(f"{name}.{language}*")), None) for language in pair]
         if None not in files:
@@ -41,14 +41,14 @@ def reader(folder: Path, split: str, pair: tuple[str, str]) -> PairReader | None
 
 
 def without_one(pairs: Iterable[tuple[str, str]], place: int) -> list[tuple[str, str]]:
-    """The pairs of which a target in the middle is missing."""
+    """Return the pairs after removing one target, which shifts all later ones."""
     src, tgt = map(list, zip(*pairs, strict=True))
     del tgt[place]
     return list(zip(src, tgt, strict=False))
 
 
 def measure(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
-    """What is found in a corpus."""
+    """Return the findings in a corpus."""
     sets = {split: found for split in SPLITS if (found := reader(folder, split, pair)) is not None}
     begun = time.perf_counter()
     check = check_corpus(sets, identify)
@@ -68,7 +68,7 @@ def measure(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure every corpus of a folder."""
+    """Command-line entry point: measure every corpus in a folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,10 +1,10 @@
-"""Sentences decoded per second, beside a machine that would do nothing but the model's matrix products.
+"""Measure sentences decoded per second, relative to a machine that only computed the model's matrix products.
 
-Each contestant writes 14 tokens for each of 1,000 sentences with random weights, 64 at a time, greedily or with a beam
-of 4. The ceilings are rates of plain matrix products, as in `train.py`, measured in the same interleaved run, over the
-FLOPs of a sentence (`flops.py`), which are counted for what each contestant computes: peers have no values from token
-embeddings, so that their `reinforced` of the nearest size is `ablation-none` with narrower heads. bf16 is held against
-the products of bf16, int8 against those of fp32.
+Each contestant generates 14 tokens for each of 1,000 sentences with random weights, 64 sentences at a time, greedily or
+with a beam of 4. A ceiling is the rate of plain matrix products, as in `train.py`, measured in the same interleaved
+run, divided by the FLOPs of a sentence (`flops.py`). FLOPs are counted for what each contestant computes: peers cannot
+take values from token embeddings, so their `reinforced` of the nearest size is `ablation-none` with narrower heads.
+bf16 is compared with the products of bf16, int8 with those of fp32.
 
     python benchmarks/decode.py                                              # phrasebook, reinforced, nearest size
     python benchmarks/decode.py --train train.de.gz train.en.gz --model baseline --size exact --out baseline.json
@@ -30,11 +30,11 @@ from train import PLAIN, ceilings
 MODELS = tuple(PLAIN)
 
 NEW_TOKENS, BATCH = 14, 64
-"""As in `peers/protocol.py`."""
+"""The same as in `peers/protocol.py`."""
 CEILINGS = ("gemm", "torch.mm")
-"""Kinds of products that `train.py` takes as ceilings; the second is PyTorch's own of fp32 on a CPU."""
+"""Kinds of products that `train.py` takes as ceilings. The second is PyTorch's own for fp32 on a CPU."""
 PASS = -(-workload.NUM_DECODED // BATCH)
-"""Batches that are all of the sentences."""
+"""Number of batches that hold all sentences."""
 
 
 class Entry(NamedTuple):
@@ -43,14 +43,15 @@ class Entry(NamedTuple):
     script: str
     environment: str | None
     exact: tuple[str, ...]
-    """Models that it has at their exact sizes."""
+    """Models that the program has at their exact sizes."""
     precisions: tuple[str, ...]
     workers: bool
-    """Whether it takes a worker of one thread for each core; otherwise a process of as many threads."""
+    """True if the program runs one single-threaded worker per core; otherwise it is one process with a thread per
+    core."""
     cuda: bool = False
-    """Whether it can be asked to run on a GPU."""
+    """True if the program can run on a GPU."""
     engine: str = "torch"
-    """Of this project."""
+    """Decoding engine, for this project."""
 
 
 ENTRIES = {
@@ -64,7 +65,7 @@ ENTRIES = {
 
 
 class Run(NamedTuple):
-    """A contestant, and what it is asked."""
+    """A contestant with its settings."""
 
     entry: str
     precision: str
@@ -72,23 +73,23 @@ class Run(NamedTuple):
 
     @property
     def label(self) -> str:
-        """In tables and records."""
+        """Name in tables and records."""
         return f"{self.entry} {self.precision}, {'greedy' if self.beam == 1 else f'beam {self.beam}'}"
 
     @property
     def ceiling(self) -> str:
-        """The precision of the products that it is held against."""
+        """Precision of the matrix products that serve as this run's ceiling."""
         return "bf16" if self.precision == "bf16" else "fp32"
 
 
 def architecture(entry: str, model: str, size: str) -> Architecture:
-    """What that program computes, as an architecture of this project."""
+    """Return what the program computes, as an architecture of this project."""
     a = preset(model if entry.startswith("repose") else PLAIN[model])
     return a if size == "exact" else dataclasses.replace(a, head_dim=a.d_model // a.num_heads)
 
 
 def plan(args: argparse.Namespace) -> list[Run]:
-    """Everything that the named contestants can do of what is asked."""
+    """Return all requested runs that the named contestants support."""
     return [
         Run(name, precision, beam)
         for beam in args.beam
@@ -101,7 +102,7 @@ def plan(args: argparse.Namespace) -> list[Run]:
 
 
 def contestants(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -> list[Contestant]:
-    """Plain products in each precision that serves as a ceiling, then the runs."""
+    """Return contestants for plain products, in each precision that serves as a ceiling, and for the runs."""
     found = [
         dataclasses.replace(each, name=f"{each.name} {precision}")
         for precision in dict.fromkeys(run.ceiling for run in runs)
@@ -121,13 +122,13 @@ def contestants(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -> 
 
 
 def rate_of_products(results: Mapping[str, Result], kind: str, precision: str) -> float:
-    """FLOP/s of one kind of products, in the better of the ways in which this machine's cores may be used; 0: none."""
+    """Return FLOP/s of one kind of products, with the better of the two ways to use the cores; 0 if not measured."""
     rates = (each.median for name, each in results.items() if (name.split()[0], name.split()[-1]) == (kind, precision))
     return max(rates, default=0.0)
 
 
 def flops_of_runs(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -> dict[str, float]:
-    """FLOPs of a sentence, by label."""
+    """Return the FLOPs of a sentence for each run, by label."""
     with np.load(folder / "decode.npz") as arrays:
         lengths = np.diff(arrays["src_offsets"]).tolist()
     vocab_size = workload.facts(folder)["tgt_vocab_size"]
@@ -140,7 +141,8 @@ def flops_of_runs(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -
 
 
 def compare(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, float]) -> dict[str, float]:
-    """Shares of the ceilings; this project over each peer, and over itself in fp32, searching alike."""
+    """Return the ratios: each run to its ceilings, and this project to each peer and to its own fp32, with equal
+    search."""
     found = {}
     for run in runs:
         for kind in CEILINGS:
@@ -156,7 +158,7 @@ def compare(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, fl
 
 
 def show(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, float], ratios: dict[str, float]) -> None:
-    """Tables of rates and ratios, and who is missing."""
+    """Print tables of rates and ratios, and the missing contestants."""
     rows = []
     for run in runs:
         result = results[run.label]
@@ -188,7 +190,7 @@ def show(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, float
 
 
 def entries(names: str) -> list[str]:
-    """Names between commas. Raises ArgumentTypeError for one that is not known."""
+    """Split names at commas. Raises ArgumentTypeError for an unknown name."""
     for name in names.split(","):
         if name not in ENTRIES:
             raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(ENTRIES)}")
@@ -196,7 +198,7 @@ def entries(names: str) -> list[str]:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description="Sentences decoded per second, and the share of the machine's ceiling."
     )
@@ -217,7 +219,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measures, prints tables and writes the record."""
+    """Command-line entry point: measure, print tables and write the record."""
     args = arguments()
     folder = workload.from_arguments(args)
     runs = plan(args)

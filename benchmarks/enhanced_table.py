@@ -1,9 +1,9 @@
-"""The table of docs/enhanced.md from the runs in results/enhanced-small: means and deviations over seeds.
+"""Compute the table of docs/enhanced.md from the runs in results/enhanced-small: means and deviations over seeds.
 
     python benchmarks/enhanced_table.py results/enhanced-small
 
-prints the tables in Markdown and writes `summary.json` beside the runs. A run is a folder PAIR/SYSTEM-sSEED with
-config.json, metrics.jsonl and scores.test.json as `repose train` writes them.
+It prints the tables in Markdown and writes `summary.json` next to the runs. A run is a folder PAIR/SYSTEM-sSEED with
+the files config.json, metrics.jsonl and scores.test.json that `repose train` writes.
 """
 
 import argparse
@@ -31,7 +31,7 @@ LAST_EPOCHS = 3
 
 
 def run(folder: Path) -> dict[str, float]:
-    """The figures of one run."""
+    """Return the figures of one run."""
     scores = json.loads((folder / "scores.test.json").read_text(encoding="utf-8"))
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
@@ -51,7 +51,7 @@ def run(folder: Path) -> dict[str, float]:
 
 
 def summary(pair: Path) -> dict[str, Any]:
-    """Mean, deviation over seeds and number of runs of every figure, by system."""
+    """Return, for each system, the mean and deviation over seeds of every figure, and the number of runs."""
     found: dict[str, Any] = {}
     for system in SYSTEMS:
         runs = [run(folder) for folder in sorted(pair.glob(f"{system}-s[0-9]"))]
@@ -71,7 +71,7 @@ def _shown(spread: dict[str, float | None], digits: int = 1) -> str:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """One row a system."""
+    """Return a Markdown table with one row per system."""
     lines = [
         "| system | rate | n | valid loss | BLEU greedy | BLEU beam 4 | chrF beam 4 | tf BLEU | tf BLEU, sentence mean "
         "| tf accuracy | sd over the last epochs |",
@@ -87,7 +87,7 @@ def markdown(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Prints the tables and writes the summary."""
+    """Command-line entry point: print the tables and write the summary."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder

@@ -1,7 +1,7 @@
-"""How long workers of one machine take to add their gradients up: shared memory, or gloo's all-reduce.
+"""Measure how long the workers of one machine take to sum their gradients, with shared memory and gloo's all-reduce.
 
-Both are the project's own (`repose.training.exchange`), in turn on the same processes, for the two models of
-arXiv 2410.04731.
+Both are the project's own code (`repose.training.exchange`). They take turns in the same processes, for the two models
+of arXiv 2410.04731.
 
     python benchmarks/exchange.py --out exchange.json
 """
@@ -22,12 +22,15 @@ from repose.training.distributed import World
 from repose.training.exchange import AllReduce, SharedMemory
 
 SIZES = {"reinforced": 2_809_634, "baseline": 10_184_162}
-"""Elements of a gradient: the models' parameters at the paper's vocabularies."""
+"""Elements of a gradient: the models' numbers of parameters at the paper's vocabularies."""
 KINDS = {"shared memory": SharedMemory, "gloo all-reduce": AllReduce}
 
 
 def measure(world: World, rounds: int, repeats: int) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds of a sum by model and kind, a mean over `repeats` for each round; the same calls on all workers."""
+    """Return milliseconds per sum, by model and kind: for each round, the mean over `repeats`.
+
+    All workers must make the same calls.
+    """
     found: dict[str, dict[str, list[float]]] = {}
     for model, size in SIZES.items():
         exchanges = {kind: make(world, size) for kind, make in KINDS.items()}
@@ -46,7 +49,7 @@ def measure(world: World, rounds: int, repeats: int) -> dict[str, dict[str, list
 
 
 def main() -> int:
-    """Measures and shows."""
+    """Command-line entry point: measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,11 +1,11 @@
-"""What int8 costs in quality: BLEU, chrF and equal translations of models and test sets, fp32 against int8.
+"""Measure the quality of int8 against fp32: BLEU, chrF and equal translations, for models and test sets.
 
     python benchmarks/int8.py RUN [RUN ...] --test 2016 test.de test.en --test 2017 ... --out int8.json
 
-Each model translates each set in fp32 and in int8, with the engines torch and onnx. `noise` counts sentences whose
-int8 translation is far from the one in fp32 (chrF below 20) although that has chrF above 40 with the reference: a
-sentence that turned into something else. `moved_by_company` counts int8 translations that change when each sentence is
-translated alone.
+Each model translates each set in fp32 and in int8, with the engines torch and onnx. `noise` counts sentences that
+became something else: the int8 translation is far from the fp32 one (chrF below 20), although the latter is close to
+the reference (chrF above 40). `moved_by_company` counts int8 translations that change when each sentence is translated
+by itself.
 """
 
 import argparse
@@ -24,14 +24,14 @@ ENGINES = ("torch", "onnx")
 
 
 def translations(translator: Translator, sources: Sequence[str], beam_size: int) -> list[str]:
-    """Of each source."""
+    """Translate all sources."""
     return [t.text for t in translator.translate(sources, beam_size=beam_size)]
 
 
 def measure(
     run: Path, sources: Sequence[str], references: Sequence[str], beam_sizes: Sequence[int], alone: int
 ) -> dict[str, object]:
-    """Figures of one model on one set."""
+    """Return the figures of one model on one set."""
     found: dict[str, object] = {}
     for beam_size in beam_sizes:
         exact: list[str] = []
@@ -39,7 +39,7 @@ def measure(
             for precision in ("fp32", "int8"):
                 with repose.load(run, engine=engine, precision=precision, workers=1) as translator:
                     texts = translations(translator, sources, beam_size)
-                    exact = exact or texts  # the first: torch in fp32
+                    exact = exact or texts  # the first is torch in fp32
                     apart = [translations(translator, [source], beam_size)[0] for source in sources[:alone]]
                 found[f"{engine} {precision}, beam {beam_size}"] = {
                     "bleu": sacrebleu.corpus_bleu(texts, [list(references)]).score,
@@ -56,7 +56,7 @@ def measure(
 
 
 def main() -> None:
-    """Measures and writes the record."""
+    """Command-line entry point: measure and write the record."""
     parser = argparse.ArgumentParser(description="fp32 against int8: BLEU, chrF, equal translations.")
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--test", nargs=3, action="append", required=True, metavar=("NAME", "SRC", "TGT"))

@@ -1,7 +1,7 @@
-"""Runs contestants in turn, A B C B C A ..., so that a machine's mood falls on all of them alike.
+"""Run contestants in turn, A B C B C A ..., so that changes in the machine's speed affect them alike.
 
-A contestant is a process that speaks the protocol of `peers/protocol.py`. All are started first, one at a time; then in
-each round every one runs the same number of batches while the others wait. What counts is the median over rounds.
+A contestant is a process that speaks the protocol of `peers/protocol.py`. All are started first, one at a time. Then,
+in each round, each runs the same number of batches while the others wait. The result is the median over rounds.
 """
 
 import contextlib
@@ -34,39 +34,39 @@ class Contestant:
     name: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=dict)
-    """Variables beside those of this process."""
+    """Variables to add to the environment of this process."""
 
 
 @dataclass
 class Result:
-    """What came of a contestant."""
+    """The result of a contestant."""
 
     rates: list[float] = field(default_factory=list)
     """Units per second in each round."""
     peak_rss: int = 0
-    """Bytes, over all of its processes."""
+    """Peak memory in bytes, summed over all processes of the contestant."""
     ready: dict[str, Any] = field(default_factory=dict)
-    """What it said when it was ready: parameters, versions, processes, threads."""
+    """The contestant's message when it was ready: parameters, versions, processes, threads."""
     problem: str = ""
-    """Why it has no rates, or stopped early: "not installed", or the last line that it wrote to stderr."""
+    """Why it has no rates or stopped early: "not installed", or the last line that it wrote to stderr."""
 
     @property
     def median(self) -> float:
-        """Of the rates; 0 if there are none."""
+        """Median of the rates; 0 if there are none."""
         return statistics.median(self.rates) if self.rates else 0.0
 
     @property
     def min(self) -> float:
-        """The slowest round."""
+        """Rate of the slowest round."""
         return min(self.rates, default=0.0)
 
     @property
     def max(self) -> float:
-        """The fastest round."""
+        """Rate of the fastest round."""
         return max(self.rates, default=0.0)
 
     def as_json(self) -> dict[str, Any]:
-        """For a record."""
+        """Return the result for a record."""
         if not self.rates:
             return {"problem": self.problem}
         figures = {"median": self.median, "min": self.min, "max": self.max, "rates": self.rates}
@@ -83,9 +83,10 @@ def peer(
     variables: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Contestant:
-    """The contestant `peers/<script>` on this workload, in the environment `.venv-peers/<environment>` or this one.
+    """Return the contestant `peers/<script>` with this workload.
 
-    `options` are those of `peers/protocol.py`, without their dashes: task="train", processes=2.
+    It runs in the environment `.venv-peers/<environment>`, or in this one. `options` are those of `peers/protocol.py`,
+    without their dashes: task="train", processes=2.
     """
     python = sys.executable if environment is None else str(_ENVIRONMENTS / environment / "bin" / "python")
     arguments = [part for option, value in options.items() for part in (f"--{option}", str(value))]
@@ -100,7 +101,7 @@ class _Process:
     """A contestant's process, from its start until `close`."""
 
     def __init__(self, contestant: Contestant) -> None:
-        """Raises _DeadError where its interpreter is missing."""
+        """Start the process. Raises _DeadError if its interpreter is missing."""
         self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed in `close`)
         try:
             self._process = subprocess.Popen(
@@ -116,7 +117,10 @@ class _Process:
             raise _DeadError(NOT_INSTALLED) from None
 
     def listen(self, patience: float) -> dict[str, Any]:
-        """The next JSON object that it says. Raises _DeadError where it ends or says nothing for `patience` seconds."""
+        """Return the next JSON object that the process writes.
+
+        Raises _DeadError if the process ends, or writes nothing for `patience` seconds.
+        """
         assert self._process.stdout is not None
         timer = threading.Timer(patience, self._process.kill)
         timer.start()
@@ -130,7 +134,7 @@ class _Process:
         raise _DeadError(f"no answer in {patience:g} s" if too_late else self._last_words())
 
     def ask(self, batches: int, patience: float) -> dict[str, Any]:
-        """Have it run so many batches; its answer."""
+        """Make the process run this many batches, and return its answer."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # `listen` will say why
             self._process.stdin.write(f"{batches}\n")
@@ -138,7 +142,7 @@ class _Process:
         return self.listen(patience)
 
     def close(self) -> None:
-        """Let it end; end it if it does not."""
+        """Let the process end; kill it if it does not."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -166,9 +170,10 @@ def interleave(
     warm_rounds: int = 1,
     patience: float = PATIENCE,
 ) -> dict[str, Result]:
-    """Each contestant's result, by name, in the order given. Rates of the first `warm_rounds` rounds are not kept.
+    """Run all contestants, and return their results by name, in the given order.
 
-    One that is not installed or dies has its `problem` set, and the others go on. Progress goes to stderr.
+    Rates of the first `warm_rounds` rounds are dropped. If a contestant is not installed or dies, its `problem` is set
+    and the others continue. Progress goes to stderr.
     """
     results = {contestant.name: Result() for contestant in contestants}
     assert len(results) == len(contestants), "contestants need different names"
@@ -208,13 +213,13 @@ def _noting(result: Result, name: str) -> Iterator[None]:
 
 
 def _turned(names: list[str], number: int) -> list[str]:
-    """The names in the order of round `number`: each begins in its turn."""
+    """Return the names in the order of round `number`: each round begins with another name."""
     start = number % len(names) if names else 0
     return names[start:] + names[:start]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on, without names or paths of the machine."""
+    """Return facts about the machine that affect the figures, without its names or paths."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "cpu": _cpu_model(),
@@ -243,7 +248,7 @@ def record(
     ratios: Mapping[str, float],
     **more: Any,
 ) -> dict[str, Any]:
-    """A benchmark's outcome for its JSON file."""
+    """Return the record of a benchmark, for its JSON file."""
     return {
         "benchmark": benchmark,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -257,13 +262,13 @@ def record(
 
 
 def write(path: Path | None, content: Mapping[str, Any]) -> None:
-    """Write a record, where a path is given."""
+    """Write a record if a path is given."""
     if path is not None:
         path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Text in columns: the first flush left, the others flush right."""
+    """Return text in columns: the first aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     lines = [headings, ["-" * width for width in widths], *rows]
     return "\n".join(

@@ -1,14 +1,14 @@
-"""Parity with Keras: the same weights give the same logits as the TensorFlow tutorial's layers.
+"""Check parity with Keras: with the same weights, the logits equal those of the TensorFlow tutorial's layers.
 
-Builds `baseline` and `reinforced-lookahead` twice, once as this project's model and once from Keras' own layers in the
-order of the TensorFlow text tutorial "Neural machine translation with a Transformer and Keras" (the second with the
-changes of Hsiao and Dutta 2024, eqs. 4 to 14); copies every weight across; and compares logits over the real target
-positions of random padded batches. Controls spring one trap each on the Keras side and must differ, so that agreement
-means something. Also reads off how far Keras' initial values reach. See `docs/keras-parity.md`.
+`baseline` and `reinforced-lookahead` are built twice: as this project's model, and from Keras' own layers in the order
+of the TensorFlow text tutorial "Neural machine translation with a Transformer and Keras" (the second one with the
+changes of Hsiao and Dutta 2024, eqs. 4 to 14). Every weight is copied across. Then logits are compared over the real
+target positions of random padded batches. Controls, each with one deliberate error on the Keras side, must differ, so
+that agreement means something. The script also measures the range of Keras' initial values. See `docs/keras-parity.md`.
 
     python benchmarks/keras_parity.py --out results/keras-parity.json
 
-Exit codes: 0 parity and equal parameter counts, 1 not so, 2 TensorFlow or Keras is missing.
+Exit codes: 0 for parity and equal parameter counts, 1 otherwise, 2 if TensorFlow or Keras is missing.
 """
 
 import argparse
@@ -40,16 +40,16 @@ except ImportError as error:
     raise SystemExit(2) from None
 
 TOLERANCE = 1e-5
-"""Largest difference between logits, absolute, that counts as equal in float32."""
+"""Largest absolute difference between logits that counts as equal in float32."""
 SRC_VOCAB, TGT_VOCAB = 7_765, 7_010
 NAMES = ("baseline", "reinforced-lookahead")
 START, END = 2, 3
 
 
 def copy_weights(ours: Transformer, theirs: KerasTransformer) -> None:
-    """Copies every parameter into Keras. Raises ValueError where one has no counterpart.
+    """Copy every parameter into Keras. Raises ValueError if one has no counterpart.
 
-    A Keras kernel is our matrix transposed, then cut into heads; embeddings and vectors keep their order.
+    A Keras kernel is our matrix transposed, then split into heads. Embeddings and vectors keep their order.
     """
     source, target = dict(ours.named_parameters()), theirs.weights()
     if unmatched := source.keys() ^ target.keys():
@@ -61,7 +61,7 @@ def copy_weights(ours: Transformer, theirs: KerasTransformer) -> None:
 
 
 def scatter(model: Transformer) -> None:
-    """Moves biases and layer norms off their initial zeros and ones, so that a swapped one would be seen."""
+    """Move biases and layer norms away from their initial zeros and ones, so that swapping two of them would show."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -70,7 +70,7 @@ def scatter(model: Transformer) -> None:
 
 
 def batches(count: int, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Random ids with START and END, of unequal lengths, padded on the right with 0; one row fills the batch."""
+    """Return random ids with START and END, of unequal lengths, padded on the right with 0; one row has no padding."""
     rng = np.random.default_rng(0)
 
     def side(vocab_size: int, longest: int, shortest: int) -> np.ndarray:
@@ -84,7 +84,7 @@ def batches(count: int, rows: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def largest_difference(ours: Transformer, theirs: KerasTransformer) -> float:
-    """Largest |Δ| of logits over the real target positions of the batches, after copying the weights."""
+    """Return the largest |Δ| of logits over the real target positions of the batches, after copying the weights."""
     copy_weights(ours, theirs)
     gaps = []
     for src, tgt in batches(count=3, rows=6):
@@ -95,9 +95,10 @@ def largest_difference(ours: Transformer, theirs: KerasTransformer) -> float:
 
 
 def initial_limits(sizes: Architecture, theirs: KerasTransformer, ours: Transformer) -> dict[str, dict[str, float]]:
-    """How far fresh attention kernels reach, by kind, beside the two uniform limits that they may follow.
+    """Return the range of new attention kernels, by kind, and the two uniform limits that they may follow.
 
-    `as_convolution` takes the 3-D kernel for a convolution's, as Keras before 3.15 did; `glorot` is Glorot's own.
+    `as_convolution` treats the 3-D kernel like a convolution's, as Keras before 3.15 did; `glorot` is Glorot's own
+    limit.
     """
     heads, width = sizes.num_heads, sizes.head_dim
     limits = {}
@@ -117,7 +118,7 @@ def initial_limits(sizes: Architecture, theirs: KerasTransformer, ours: Transfor
 
 
 def compare(name: str) -> dict[str, Any]:
-    """Parity, parameter counts, controls and initial limits of one preset."""
+    """Return parity, parameter counts, controls and initial limits of one preset."""
     sizes = PRESETS[name].architecture
     ours = build(sizes, src_vocab_size=SRC_VOCAB, tgt_vocab_size=TGT_VOCAB, seed=0).eval()
     keras.utils.set_random_seed(0)
@@ -148,7 +149,7 @@ def compare(name: str) -> dict[str, Any]:
 
 
 def show(name: str, result: dict[str, Any]) -> None:
-    """One preset's outcome as text."""
+    """Print the result of one preset."""
     print(f"{name}: {'equal' if result['passed'] else 'NOT EQUAL'}")
     print(f"  max |Δ logit| {result['max_abs_difference']:.2e}, tolerance {TOLERANCE:.0e}")
     print("  parameters   ", ", ".join(f"{where} {count:,}" for where, count in result["parameters"].items()))
@@ -160,7 +161,7 @@ def show(name: str, result: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs the comparison for both presets and returns the exit code."""
+    """Command-line entry point: compare both presets and return the exit code."""
     parser = argparse.ArgumentParser(description="Logits of this project's models against Keras' own layers.")
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()

@@ -1,10 +1,10 @@
-"""The layers of Vaswani et al. (2017), Table 1: each as a module, with its operations and paths as formulas.
+"""The layer types of Vaswani et al. (2017), Table 1: each as a module, with formulas for its operations and paths.
 
 Every layer maps (B, n, d) to (B, n, d). Self-attention is this project's, over all tokens or restricted to a
-neighbourhood of r of them (position i attends to j where |i - j| <= r // 2); the others are torch.nn's. All stand
-alone: no residual connection, norm or feed-forward.
+neighbourhood of r tokens (position i attends to j if |i - j| <= r // 2). The other layers are torch.nn's. Each is the
+layer alone, without residual connection, norm or feed-forward layer.
 
-A multiplication and an addition count 2 operations, as in `flops.py`; biases, softmax and tanh count nothing.
+A multiplication and an addition count 2 operations, as in `flops.py`. Biases, softmax and tanh count 0.
 """
 
 import functools
@@ -27,11 +27,11 @@ from repose.model.kernels.packing import Packing
 from repose.model.positions import Positions
 
 HEADS = 8
-"""Vaswani et al. 3.2.2. What is counted does not depend on it."""
+"""Number of heads in Vaswani et al. 3.2.2. The counts do not depend on it."""
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention of this project."""
+    """This project's multi-head self-attention."""
 
     def __init__(self, d: int, window: int | None) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class SelfAttention(nn.Module):
 
 @functools.cache
 def meetings(sentences: int, length: int, window: int | None) -> Blocks | LocalBlocks:
-    """Which token meets which: a model finds it out once for all of its layers."""
+    """Return which token attends to which. A model computes this once for all its layers."""
     packing = Packing(torch.ones(sentences, length, dtype=torch.bool))
     if window is None:
         return Blocks(packing, packing, num_heads=HEADS)
@@ -54,7 +54,7 @@ def meetings(sentences: int, length: int, window: int | None) -> Blocks | LocalB
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer without its last state."""
+    """A recurrent layer that returns its outputs without its last state."""
 
     def __init__(self, recurrence: nn.RNNBase) -> None:
         super().__init__()
@@ -80,67 +80,70 @@ class Convolutional(nn.Module):
 
 
 def centred(d: int, k: int, *, groups: int = 1) -> nn.Conv1d:
-    """Position i sees i - k // 2 .. i + k // 2; k odd."""
+    """Return a convolution in which position i sees i - k // 2 .. i + k // 2, for odd k."""
     return nn.Conv1d(d, d, k, padding="same", groups=groups)
 
 
 def dilated(d: int, k: int, dilation: int) -> Convolutional:
-    """Position i sees i, i - dilation .. i - (k - 1) dilation, as in the decoder of ByteNet, which the paper cites.
+    """Return a convolution in which position i sees i, i - dilation .. i - (k - 1) dilation, as in ByteNet's decoder.
 
-    Dilations 1, k, k², .. connect every position with all before it. Centred ones would not connect both ends:
-    signals that leave the sequence on their way are lost.
+    The paper cites ByteNet. Dilations 1, k, k², .. connect every position with all positions before it. Centred
+    convolutions would not connect both ends, because signals that leave the sequence on their way are lost.
     """
     pad = nn.ZeroPad1d(((k - 1) * dilation, 0))
     return Convolutional(pad=pad, convolution=nn.Conv1d(d, d, k, dilation=dilation))
 
 
 class Paper(NamedTuple):
-    """What the paper says of a layer; nothing where a string is empty."""
+    """The paper's entries for a layer. An empty string means that the paper says nothing."""
 
     operations: Mapping[str, str]
-    """By part. The projections of self-attention are left out there."""
+    """Operations by part. The paper leaves out the projections of self-attention."""
     sequential: str
     path: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class LayerKind:
-    """A layer type. Its size is k or r, 0 where it has neither."""
+    """A layer type. Its size is k or r, or 0 if it has neither."""
 
     make: Callable[[int, int, int], nn.Module]
-    """From d, size and the number of layers below."""
+    """Makes the layer from d, the size and the number of layers below."""
     operations: Mapping[str, Callable[[int, int, int], int]]
-    """Of each part, from n, d and size."""
+    """Operations of each part, from n, d and the size."""
     hops: Callable[[int, int], int]
-    """Of the longest path, from n and size; what a hop is: `layer_types.py`."""
+    """Hops of the longest path, from n and the size; `layer_types.py` defines a hop."""
     paper: Paper
     size: str = ""
-    """Its name: k or r."""
+    """Name of the size: k or r."""
 
 
 def projections(n: int, d: int, _: int) -> int:
-    """Queries, keys, values and output of attention."""
+    """Return the operations of attention's query, key, value and output projections."""
     return 8 * n * d**2
 
 
 def band_product(n: int, d: int, r: int) -> int:
-    """Scores and mixture in chunks of w = r // 2 queries, each of which meets 3 w keys (2 w + 1 are near enough)."""
+    """Return the operations of scores and weighted means of values.
+
+    They are computed in chunks of w = r // 2 queries with 3 w keys each. (2 w + 1 of the keys are near enough.)
+    """
     w = r // 2
     return 4 * math.ceil(n / w) * w * 3 * w * d
 
 
 def contiguous_hops(n: int, size: int) -> int:
-    """Layers that reach size // 2 further each."""
+    """Return the number of layers if each reaches size // 2 further."""
     return math.ceil((n - 1) / (size // 2))
 
 
 def dilated_hops(n: int, k: int) -> int:
-    """Layers that reach (k - 1) k^i further, from i = 0 on, until k^layers >= n."""
+    """Return the number of layers until k^layers >= n; layer i, from 0, reaches (k - 1) k^i further."""
     return next(layers for layers in count(1) if k**layers >= n)
 
 
 def _table_1(row: str, part: str, path: str | None = None) -> Paper:
-    """A row of the table; `path` is section 4's where it differs."""
+    """Return a row of the table. `path`: the path in section 4, where it differs."""
     published = load().find(PrintedTable, "transformer/table-1")
     cells = next(cells for cells in published.rows if cells[0] == row)
     by_name = {column.name: str(cell) for column, cell in zip(published.columns, cells, strict=True)}

@@ -1,17 +1,17 @@
-"""Table 1 of "Attention is all you need", computed and measured: what layer types cost, and how far signals travel.
+"""Table 1 of "Attention is all you need", computed and measured: costs of layer types, and lengths of signal paths.
 
-Of each layer in `layer_kinds.py`, with k = 3 and r = 32 where they do not vary:
+For each layer in `layer_kinds.py`, with k = 3 and r = 32 unless they vary:
 
-    operations  of a forward pass by torch's own counter, part by part, beside the formula; exponents are slopes of log
-                operations over log n, d and k or r
-    sequential  the longest chain of matrix products, each of which needs the one before, in autograd's graph: as in the
-                table a product of any size is one operation, and so is a convolution
-    path        hops from position 0 to n - 1: the fewest layers on top of each other with which the derivative of the
-                last output by the first input is not zero. One recurrent layer is enough, but not one hop: there
-                it is the hand-overs of its state without which that derivative is zero
+    operations  of a forward pass, by torch's own counter, part by part, next to the formula; exponents are slopes of
+                log operations over log n, d and k or r
+    sequential  the longest chain of matrix products in autograd's graph, each of which needs the one before. As in the
+                table, a product of any size is one operation, and so is a convolution
+    path        hops from position 0 to n - 1: the fewest stacked layers with which the derivative of the last output by
+                the first input is not zero. One recurrent layer is enough, but it is not one hop: its hops are the
+                hand-overs of its state without which that derivative is zero
     time        forward and backward of 2,048 tokens in sequences of n, in fp32 on one thread: layers in turn, medians
 
-All but time is in double precision, where torch makes an LSTM of products that it can count.
+Everything except time is in double precision, in which torch computes an LSTM by products that it can count.
 
     python benchmarks/layer_types.py --out results/speed/layer-types.json
     python benchmarks/layer_types.py --no-times
@@ -40,29 +40,32 @@ USUAL = {"": 0, "k": 3, "r": 32}
 LENGTHS, WIDTHS = (32, 64, 128, 256, 512, 1024, 2048), (64, 128, 256, 512)
 SIZES = {"": (), "k": (3, 5, 9, 17), "r": (8, 16, 32, 64)}
 AT = 512
-"""n and d of operations where something else varies."""
+"""n and d for counting operations while another size varies."""
 PATH_LENGTHS, PATH_WIDTH = (16, 32, 64, 128), 16
-"""n and d of chains and paths."""
+"""n and d for chains and paths."""
 TIMED_LENGTHS, TIMED_WIDTHS, TOKENS = (64, 256, 1024, 2048), (128, 512), 2048
 BELOW = 2
-"""Layers below the one that is timed, which decide dilations: 9."""
+"""Number of layers below the timed one. It decides the dilation: 9."""
 REPEATS = 2
-"""Passes that are timed as one."""
+"""Number of passes timed together."""
 PRODUCTS = {
     "AddmmBackward0": 1,
     "MmBackward0": 1,
     "BmmBackward0": 1,
     "BaddbmmBackward0": 1,
     "ConvolutionBackward0": 1,
-    "_AttendBackward": 2,  # of queries and keys, of weights and values
+    "_AttendBackward": 2,  # of queries and keys, then of weights and values
 }
-"""How many matrix products one after the other are in a node of autograd's graph."""
+"""Number of consecutive matrix products in a node of autograd's graph."""
 PROJECTIONS = {"query", "key", "value", "output"}
-"""Modules of attention."""
+"""Names of attention's projections."""
 
 
 def operations(layer: nn.Module, n: int, d: int) -> dict[str, int]:
-    """Of a forward pass over one sequence, by part: each module's own and, where something is left, `product`."""
+    """Return the operations of a forward pass over one sequence, by part.
+
+    The parts are the modules, and `product` for operations outside of them, if any.
+    """
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer.double()(torch.randn(1, n, d, dtype=torch.float64))
     found: dict[str, int] = {}
@@ -77,7 +80,7 @@ def operations(layer: nn.Module, n: int, d: int) -> dict[str, int]:
 
 
 def sequential(output: Tensor) -> int:
-    """The longest chain of products in the graph that made `output`."""
+    """Return the length of the longest chain of products in the graph that computed `output`."""
     chain: dict[Any, int] = {}
     waiting = [output.grad_fn]
     while waiting:
@@ -92,7 +95,8 @@ def sequential(output: Tensor) -> int:
 
 
 def layers_needed(make: Callable[[int], nn.Module], n: int, d: int, most: int) -> int | None:
-    """The fewest layers, `make(layers below)`, with which position 0 affects position n - 1; None: over `most`."""
+    """Return the fewest layers, `make(layers below)`, with which position 0 affects position n - 1; None if over
+    `most`."""
     first = torch.randn(1, 1, d, dtype=torch.float64, requires_grad=True)
     x = torch.cat([first, torch.randn(1, n - 1, d, dtype=torch.float64)], dim=1)
     for below in range(most):
@@ -104,10 +108,10 @@ def layers_needed(make: Callable[[int], nn.Module], n: int, d: int, most: int) -
 
 
 def hand_overs(recurrence: nn.RNNBase, n: int, d: int) -> int:
-    """How many of the states handed from step to step have to be whole for the first input to affect the last output.
+    """Return how many state hand-overs must be intact for the first input to affect the last output.
 
-    Copy i of n in a batch, from 1 on, has the state before step i cut out of the graph; the last copy stays whole,
-    and it is n if nothing arrives even there.
+    The batch has n copies. In copy i, from 1 on, the state before step i is cut out of the graph; the last copy stays
+    whole. The result is n if the signal does not arrive even there.
     """
     cuts = torch.arange(1, n + 1)[:, None]
     first = torch.randn(n, 1, d, dtype=torch.float64, requires_grad=True)
@@ -120,19 +124,20 @@ def hand_overs(recurrence: nn.RNNBase, n: int, d: int) -> int:
 
 
 def label(kind: LayerKind, size: int, **sizes: int) -> str:
-    """Of sizes in records, such as "n = 64, d = 512, k = 3"."""
+    """Return the label of sizes in records, such as "n = 64, d = 512, k = 3"."""
     return ", ".join(f"{name} = {value}" for name, value in (*sizes.items(), (kind.size, size)) if name)
 
 
 def sweeps(kind: LayerKind) -> dict[str, list[tuple[int, int, int]]]:
-    """(n, d, k or r) by what varies."""
+    """Return the points (n, d, k or r) to count, by what varies."""
     usual = USUAL[kind.size]
     found = {"n": [(n, AT, usual) for n in LENGTHS], "d": [(AT, d, usual) for d in WIDTHS]}
     return found | ({kind.size: [(AT, AT, size) for size in SIZES[kind.size]]} if kind.size else {})
 
 
 def count_operations(kind: LayerKind, points: Mapping[str, Sequence[tuple[int, int, int]]]) -> dict[str, Any]:
-    """Operations, counted and by formula, at each of these points, and the exponents: of each part, and of all."""
+    """Return operations, counted and by formula, at each of these points, and the exponents of each part and of the
+    sum."""
     counted = {
         (n, d, size): operations(kind.make(d, size, 0), n, d)
         for n, d, size in dict.fromkeys(point for sweep in points.values() for point in sweep)
@@ -155,13 +160,13 @@ def count_operations(kind: LayerKind, points: Mapping[str, Sequence[tuple[int, i
 
 
 def path_points(kind: LayerKind) -> list[tuple[int, int]]:
-    """(n, k or r): n grows; then, at the largest, k or r does."""
+    """Return points (n, k or r): first n grows; then, at the largest n, k or r grows."""
     lengths = [(n, USUAL[kind.size]) for n in PATH_LENGTHS]
     return list(dict.fromkeys(lengths + [(PATH_LENGTHS[-1], size) for size in SIZES[kind.size]]))
 
 
 def measure_paths(kind: LayerKind, points: Sequence[tuple[int, int]], d: int = PATH_WIDTH) -> dict[str, Any]:
-    """The longest chain, the layers needed, and hops, measured and by formula, at each of these points."""
+    """Return the longest chain, the layers needed, and the hops, measured and by formula, at each of these points."""
     found = {}
     for n, size in points:
         layer = kind.make(d, size, 0).double()
@@ -175,13 +180,13 @@ def measure_paths(kind: LayerKind, points: Sequence[tuple[int, int]], d: int = P
 
 
 def as_formulas(found: Mapping[str, Any]) -> bool:
-    """Whether operations and hops of a layer are what its formulas say."""
+    """Return whether operations and hops of a layer agree with its formulas."""
     counts, paths = found["operations"].values(), found["paths"].values()
     return all(x["counted"] == x["formula"] for x in counts) and all(x["hops"] == x["hops_formula"] for x in paths)
 
 
 def seconds(layer: nn.Module, x: Tensor, gradient: Tensor) -> float:
-    """Of a forward and a backward pass, the mean over `REPEATS`."""
+    """Return the seconds of a forward and a backward pass, as the mean over `REPEATS`."""
     began = time.perf_counter()
     for _ in range(REPEATS):
         layer.zero_grad()
@@ -191,7 +196,7 @@ def seconds(layer: nn.Module, x: Tensor, gradient: Tensor) -> float:
 
 
 def measure_times(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
-    """Milliseconds by layer and sizes; in each round the layers follow each other at each size."""
+    """Return milliseconds by layer and sizes. In each round, the layers take turns at each size."""
     points = {f"n = {n}, d = {d}": (n, d) for d in TIMED_WIDTHS for n in TIMED_LENGTHS}
     jobs: list[tuple[str, Callable[[], float]]] = []
     for sizes, (n, d) in points.items():
@@ -211,7 +216,8 @@ def measure_times(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def compare(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Operations of each layer, and of the attention product alone, over a recurrent one's at n = d = `AT`."""
+    """Return the operations of each layer, and of the attention product alone, over a recurrent layer's, at n = d =
+    `AT`."""
     at = {
         name: layers[name]["operations"][label(kind, USUAL[kind.size], n=AT, d=AT)]["counted"]
         for name, kind in LAYER_KINDS.items()
@@ -227,7 +233,7 @@ def compare(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def show(layers: Mapping[str, Mapping[str, Any]]) -> None:
-    """Tables of operations, of chains and paths, and of times."""
+    """Print tables of operations, of chains and paths, and of times."""
     rows, more = [], []
     for name, kind in LAYER_KINDS.items():
         for part, exponents in layers[name]["exponents"].items():
@@ -247,7 +253,7 @@ def show(layers: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Measures, shows and writes; the exit code is 1 if something is not what a formula says."""
+    """Command-line entry point: measure, print and write the record; return 1 if anything disagrees with a formula."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5, help="of times")
     parser.add_argument("--no-times", action="store_true", help="all but the times")

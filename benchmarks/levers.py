@@ -1,7 +1,7 @@
-"""Processor seconds of a training step here and in another checkout, in turns, on the same batches, with one thread.
+"""Compare processor seconds of a training step here and in another checkout, in turns, on the same batches.
 
-For machines with neighbours: wall time is not looked at, and what both suffer falls out of the ratio of each step. A
-step is one worker's: half of a batch. A constant of a module can be another one on this side, with `--set`.
+Both use one thread. This is for machines with other load: wall time is ignored, and what slows both cancels out in the
+ratio of each step. A step is one worker's share: half of a batch. `--set` changes a constant of a module on this side.
 
     git worktree add ../before HEAD~1
     python benchmarks/levers.py ../before --train train.de train.en --out levers.json
@@ -47,7 +47,7 @@ WORKERS, LEARNING_RATE, WARM = 2, 1e-4, 4
 
 
 def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, changes: Sequence[str]) -> None:
-    """One side: for each number on stdin so many steps, and their seconds and losses on stdout."""
+    """Run one side: for each number on stdin, train this many steps and write their seconds and losses to stdout."""
     for change in changes:
         place, _, value = change.partition("=")
         module, _, name = place.rpartition(".")
@@ -83,7 +83,7 @@ def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, 
 
 
 def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str, str]) -> dict[str, Any]:
-    """Both sides on one kind of work."""
+    """Compare both sides on one kind of work."""
     sides = []
     for checkout, changes in ((args.other, []), (HERE, args.set)):
         more = [part for change in changes for part in ("--set", change)]
@@ -117,7 +117,7 @@ def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
 
 
 def main() -> int:
-    """Measures and shows."""
+    """Command-line entry point: measure and print."""
     if sys.argv[1:2] == ["--follow"]:
         folder, model, precision, batches, r_drop, *more = sys.argv[2:]
         follow(Path(folder), model, precision, batches, r_drop, more[1::2])

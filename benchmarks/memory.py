@@ -1,8 +1,8 @@
-"""Peak memory of a training: of every contestant on the same batches, and of `repose` against the size of the corpus.
+"""Measure peak memory of training: of every contestant on equal batches, and of `repose` for corpora of growing size.
 
-A peak is the sum over a program's processes of the most memory that each held at any time (VmHWM of Linux), model,
-optimizer, libraries and all; pages that processes share count for each of them. The second table is of real
-`repose prepare` and `repose train` processes on 1, 4 and 16 times as many generated pairs, at their default recipe.
+A peak is the sum over a program's processes of the most memory that each held at any time (VmHWM of Linux). It includes
+model, optimizer and libraries; pages shared by several processes count in each. The second table is measured on real
+`repose prepare` and `repose train` processes with 1, 4 and 16 times as many generated pairs, with the default recipe.
 
     python benchmarks/memory.py
     python benchmarks/memory.py --train train.de.gz train.en.gz --model baseline --out memory.json
@@ -25,13 +25,13 @@ from repose.training.distributed import available_cores
 from train import TRAINERS, contestants, tokens_per_batch, trainer
 
 MIB = 2**20
-_LOOK_EVERY = 0.05  # seconds between looks at a process's peak
+_LOOK_EVERY = 0.05  # seconds between two readings of a process's peak
 _REPOSE = [sys.executable, "-c", "from repose.cli.main import main; main()"]
-_STOPPED = 3  # exit code of a training that stopped early, as asked
+_STOPPED = 3  # exit code of a training that stopped early on request
 
 
 def of_contestants(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, Any]]:
-    """Each contestant on its own, over the same batches; and what the workload is."""
+    """Run each contestant by itself on the same batches; return the results and the facts of the workload."""
     folder = workload.from_arguments(args)
     options = {"model": args.model, "precision": args.precision, "batches": args.batches}
     tokens = tokens_per_batch(folder, args.batches)
@@ -43,7 +43,7 @@ def of_contestants(args: argparse.Namespace) -> tuple[dict[str, Result], dict[st
 
 
 def against_corpus(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Peaks of preparing and of training, with one worker and one per core, for each size of the corpus."""
+    """Return peaks of preparing and of training, with one worker and one per core, for each size of the corpus."""
     found = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -66,7 +66,7 @@ def against_corpus(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _peak(arguments: list[str], environment: dict[str, str]) -> int:
-    """Bytes that one `repose` command takes at its peak. Raises SystemExit where it fails."""
+    """Run one `repose` command and return its peak memory in bytes. Raises SystemExit if it fails."""
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen([*_REPOSE, *arguments], stdout=log, stderr=log, env=environment)
         peak = 0
@@ -80,12 +80,12 @@ def _peak(arguments: list[str], environment: dict[str, str]) -> int:
 
 
 def growth(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The peak with the largest corpus over that with the smallest, for each kind of process."""
+    """Return the peak with the largest corpus over the peak with the smallest, for each kind of process."""
     return {kind: rows[-1][kind] / rows[0][kind] for kind in rows[0] if kind != "pairs"} if len(rows) > 1 else {}
 
 
 def show(results: dict[str, Result], rows: Sequence[dict[str, Any]]) -> None:
-    """Both tables."""
+    """Print both tables."""
     lines = [
         [name, f"{r.peak_rss / MIB:,.0f}", f"{r.ready['processes']} x {r.ready['threads']}"]
         for name, r in results.items()
@@ -104,7 +104,7 @@ def show(results: dict[str, Result], rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Measures both."""
+    """Command-line entry point: measure both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     workload.add_arguments(parser)
     parser.add_argument("--model", choices=("reinforced", "baseline"), default="reinforced")

@@ -1,4 +1,4 @@
-"""Which rule chooses a beam's length penalty best on few sentences: cross-validated on the validation sets of runs.
+"""Compare rules that choose a beam's length penalty on few sentences, by cross-validation on runs' validation sets.
 
     python benchmarks/penalty_choice.py RUN RUN ... --out FILE
 
@@ -25,12 +25,12 @@ from repose.tasks.decoding_choice import FIRST_PENALTY, LENGTH_PENALTIES, Decodi
 
 GREEDY, MOST, DRAWS, RESAMPLES = 0.0, 1000, 100, 200
 CHOOSING = (100, 180, 250, 500)
-"""Sentences that choose; so many and at least `REST` more must be there."""
+"""Numbers of sentences that choose. A run must have at least `REST` more."""
 REST = 60
 
 
 def counts(run: Path) -> dict[float, SentenceStatistics]:
-    """Of the first validation sentences: by penalty, and with greedy search under 0."""
+    """Return the counts of the first validation sentences by penalty, with greedy search under 0."""
     sources, references = (side[:MOST] for side in text_of_run(RunFolder(run), "valid"))
     scored, found = References(references, tokenize=tokenizer_for(references)), {}
     with repose.load(run, engine="onnx", workers=1) as translator:
@@ -41,7 +41,7 @@ def counts(run: Path) -> dict[float, SentenceStatistics]:
 
 
 def cross_validated(found: Mapping[float, SentenceStatistics], number: int) -> dict[str, float]:
-    """BLEU by each rule, on the sentences that did not choose."""
+    """Return the BLEU of each rule, on the sentences that did not choose."""
     rng, rules = np.random.default_rng(0), {"highest": [], "beyond chance": [], "first": []}
     for _ in range(DRAWS):
         order = rng.permutation(len(found[GREEDY]))
@@ -74,7 +74,7 @@ def cross_validated(found: Mapping[float, SentenceStatistics], number: int) -> d
 
 
 def main() -> None:
-    """Measures and writes the record."""
+    """Command-line entry point: measure and write the record."""
     parser = argparse.ArgumentParser(description="Rules that choose a length penalty, cross-validated.")
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, help="write the result as JSON")

@@ -1,9 +1,9 @@
-"""What the environment of learned positions makes of every kind of table, under both rewards, in both orientations.
+"""Score every kind of position table in the environment of learned positions: both rewards, both orientations.
 
 arXiv 2310.10930 says that its learned encoding is "6.57 times better than the original positional encoding in the
-simulation environment score". It does not say at which size the original one was taken, nor whether "16 x 8" is
-positions x numbers or the other way round; so each reading is computed. Needs the extra `rl`. Learning the twelve
-policies takes about a minute each on one core; those that are in the folder already are read from there.
+simulation environment score". It does not say in which size the original was taken, nor whether "16 x 8" is positions x
+numbers or the other way round. So each reading is computed. Needs the extra `rl`. Learning the twelve policies takes
+about a minute each on one core; policies that are already in the folder are read from there.
 
     python benchmarks/positions_rl.py --tables tables --out results/positions/scores.json
 """
@@ -25,23 +25,23 @@ from repose.positions_rl.table import DECIMALS, PositionTable, default_table
 SHAPES = ((8, 16), (16, 8))
 """Positions x numbers."""
 FACTOR = 32
-"""By which the paper scales both sides down."""
+"""Factor by which the paper scales both sides down."""
 CLAIMED = 6.57
 
 
 def name_of(shape: tuple[int, int]) -> str:
-    """8x16."""
+    """Return the name of a shape, such as 8x16."""
     return f"{shape[0]}x{shape[1]}"
 
 
 def unit_rows(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1; one of zeros, which points nowhere, stays as it is."""
+    """Return the rows scaled to length 1. A row of zeros stays as it is, because it has no direction."""
     norms = np.linalg.norm(rows, axis=-1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1.0)
 
 
 def shape_figures(rows: np.ndarray) -> dict[str, float]:
-    """How alike positions are, near and far; Euclidean distances are of the rows as they are."""
+    """Return how similar near and far positions are. Euclidean distances are between the rows as they are."""
     first, second, distance = pairs(len(rows))
     cosine = (unit_rows(rows) @ unit_rows(rows).T)[first, second]
     apart = np.linalg.norm(rows[first] - rows[second], axis=1)
@@ -55,7 +55,7 @@ def shape_figures(rows: np.ndarray) -> dict[str, float]:
 
 
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's: the correlation of ranks, equal values sharing theirs; 0 where all are equal (to rounding)."""
+    """Return Spearman's correlation: of ranks, where equal values share a rank; 0 if all are equal (after rounding)."""
 
     def ranks(values: np.ndarray) -> np.ndarray:
         _, inverse, counts = np.unique(values.round(9), return_inverse=True, return_counts=True)
@@ -66,13 +66,13 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def measured(tables: list[np.ndarray]) -> dict[str, Any]:
-    """Mean, standard deviation (n - 1) and values of every figure over these tables."""
+    """Return mean, standard deviation (n - 1) and values of every figure over these tables."""
     rows = [{**{name: float(of(t)) for name, of in REWARDS.items()}, **shape_figures(t)} for t in tables]
     return {key: spread([row[key] for row in rows]) for key in rows[0]}
 
 
 def spread(values: list[float]) -> dict[str, Any]:
-    """Mean and standard deviation; the values themselves where they are few."""
+    """Return mean and standard deviation, and the values themselves if they are few."""
     rounded = [round(value, DECIMALS) + 0.0 for value in values]
     found: dict[str, Any] = {"mean": round(float(np.mean(values)), DECIMALS) + 0.0}
     if len(values) > 1:
@@ -81,7 +81,7 @@ def spread(values: list[float]) -> dict[str, Any]:
 
 
 def contestants(shape: tuple[int, int], learned: dict[str, list[PositionTable]], seeds: int) -> dict[str, Any]:
-    """Tables of each kind."""
+    """Return the tables of each kind."""
     n, d = shape
     full = rewards.sinusoid(FACTOR * n, FACTOR * d)
     random = np.random.default_rng(0).uniform(-1.0, 1.0, (rewards.NUM_RANDOM_TABLES, n, d))
@@ -97,7 +97,7 @@ def contestants(shape: tuple[int, int], learned: dict[str, list[PositionTable]],
 
 
 def ratios(shape: tuple[int, int], figures: dict[str, Any]) -> dict[str, float]:
-    """Readings of "times better" under eq. (7): over each sinusoid, SAC's mean and the best table there is."""
+    """Return readings of "times better" under eq. (7): SAC's mean and the best possible table, over each sinusoid."""
     n, d = shape
     full = rewards.sinusoid(FACTOR * n, FACTOR * d)
     best = best_literal(n, d)
@@ -114,18 +114,21 @@ def ratios(shape: tuple[int, int], figures: dict[str, Any]) -> dict[str, float]:
 
 
 def gap_closed(figures: dict[str, Any]) -> list[float]:
-    """Of the way from the mean random table to gradient ascent, under the sound reward, by seed of SAC."""
+    """Return, for each seed of SAC, the share of the gap between random tables and gradient ascent that it closes.
+
+    Computed under the reward `sound`, from the mean random table.
+    """
     random, oracle = (figures[name]["sound"]["mean"] for name in ("random", "ascent, sound"))
     return [round((score - random) / (oracle - random), 4) for score in spread_values(figures["SAC, sound"]["sound"])]
 
 
 def spread_values(found: dict[str, Any]) -> list[float]:
-    """What `spread` was made of."""
+    """Return the values that `spread` summarised."""
     return found.get("values", [found["mean"]])
 
 
 def show(name: str, figures: dict[str, Any]) -> None:
-    """One orientation as text."""
+    """Print the figures of one orientation."""
     rows = []
     for kind, found in figures.items():
         cells = [f"{found[reward]['mean']:.4f} ± {found[reward].get('sd', 0):.4f}" for reward in REWARDS]
@@ -134,7 +137,7 @@ def show(name: str, figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Learns what is not there, prints tables and writes the record."""
+    """Command-line entry point: learn missing tables, print tables and write the record."""
     parser = argparse.ArgumentParser(description="Scores of position tables.")
     parser.add_argument("--tables", type=Path, required=True, help="folder of learned tables; those missing are made")
     parser.add_argument("--seeds", type=int, default=3)

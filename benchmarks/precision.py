@@ -1,6 +1,7 @@
-"""What bf16 saves: processor seconds of an update in fp32 and in bf16, in turns, with the settings of `repose train`.
+"""Measure what bf16 saves: processor seconds of an update in fp32 and in bf16, with the settings of `repose train`.
 
-For each recipe (docs/little-data.md) and the default: two models on the same batches, with one worker of one thread.
+For the default and each recipe (docs/little-data.md), two models take turns on the same batches, with one worker of one
+thread.
 
     python benchmarks/precision.py train.de train.en --out precision.json
 """
@@ -34,7 +35,7 @@ WARM = 4
 
 
 def compare(name: str, experiment: Experiment, steps: int) -> dict[str, Any]:
-    """Medians of both, and of their ratio for each batch."""
+    """Return the medians of both, and the median of their ratios over batches."""
     prepared, config, world = prepare_corpus(experiment), experiment.training, World(0, 1, torch.device("cpu"))
     data = PairDataset.open(prepared.ids("train"))
     order = Batches(data.src_lengths, data.tgt_lengths, config.batching, config.batch_size, config.seed)
@@ -63,7 +64,7 @@ def compare(name: str, experiment: Experiment, steps: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """From the command line."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train", type=Path, nargs=2, help="two aligned text files")
     parser.add_argument("--updates", type=int, default=60)

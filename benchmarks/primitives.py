@@ -1,4 +1,4 @@
-"""Small measurements behind `docs/speed-details.md`: one way of doing a thing beside another, in turn, on one thread.
+"""Make the small measurements of `docs/speed-details.md`: two ways to compute the same thing, in turn, on one thread.
 
 python benchmarks/primitives.py --out primitives.json
 """
@@ -22,11 +22,11 @@ from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
 from repose.system.device import tuned
 
-ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows of half a batch of 64; `baseline`: width, heads, target words
+ROWS, WIDTH, HEADS, VOCAB = 480, 128, 8, 7010  # rows: half a batch of 64; others: `baseline`
 
 
 class Pair(NamedTuple):
-    """Two ways to the same result."""
+    """Two ways to compute the same result."""
 
     what: str
     ours: Callable[[], object]
@@ -35,7 +35,7 @@ class Pair(NamedTuple):
 
 
 def pairs() -> Iterator[Pair]:
-    """What is measured."""
+    """Yield everything to measure."""
     x, y = torch.randn(ROWS, WIDTH), torch.randn(2 * WIDTH, WIDTH)
     yield Pair("product 480x128x256, fp32", lambda: matmul_nt(x, y), lambda: torch.mm(x, y.t()), "torch.mm")
     few, words = torch.randn(64, WIDTH), torch.randn(VOCAB, WIDTH)
@@ -86,7 +86,7 @@ def pairs() -> Iterator[Pair]:
 
 
 def seconds(run: Callable[[], object], repeats: int) -> float:
-    """Of one call, the mean over `repeats`."""
+    """Return the seconds of one call, as the mean over `repeats`."""
     began = time.perf_counter()
     for _ in range(repeats):
         run()
@@ -94,7 +94,7 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
 
 
 def main() -> int:
-    """Measures and shows."""
+    """Command-line entry point: measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--repeats", type=int, default=10)

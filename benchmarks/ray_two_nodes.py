@@ -1,14 +1,15 @@
-"""A grid on a Ray cluster of two machines, of which one is lost in the middle.
+"""Test a grid on a Ray cluster of two machines, one of which is lost in the middle.
 
-Both machines are this one, each with its own raylet, ports and one core. The same small cells run first here, one
-after the other and undisturbed; then on the cluster, once for each way to lose a machine:
+Both machines are simulated on this one, each with its own raylet, ports and one core. The same small cells first run
+here without a cluster, one after the other; then on the cluster, once for each way to lose a machine:
 
     killed    raylet, workers and trainings of the second machine are killed (-9) at once
-    silent    all of them hold still (SIGSTOP), and the storage gives the training's locks to others, as an NFS server
-              does with those of a machine that it has not heard of for long; the training wakes up as soon as another
-              attempt has locked its folder, and must be gone before that one begins
+    silent    all of them are stopped (SIGSTOP), and the storage gives the training's locks to others, as an NFS server
+              does if it has not heard from a machine for long; the training resumes as soon as another attempt has
+              locked its folder, and must end before that attempt begins
 
-Every cell must be done once, and all figures, translations and weights must be those of the undisturbed runs.
+Every cell must be done exactly once, and all figures, translations and weights must equal those of the undisturbed
+runs.
 
     python benchmarks/ray_two_nodes.py --out results/ray-two-nodes.json
 """
@@ -53,13 +54,13 @@ HEALTH = {
     "health_check_timeout_ms": 500,
     "health_check_failure_threshold": 4,
 }
-"""Ray then gives a silent machine up after a few seconds rather than a minute."""
+"""With these settings, Ray gives a silent machine up after a few seconds instead of a minute."""
 STORE = 80 << 20
-"""Bytes of each machine's object store, the least that Ray takes."""
+"""Bytes of each machine's object store: the minimum that Ray accepts."""
 
 
 def jobs(folder: Path, seeds: int, updates: int) -> list[CellJob]:
-    """Two systems by so many seeds, each in a folder of its own below this one."""
+    """Return the cells: two systems with this many seeds, each in its own folder below this one."""
     found = []
     for seed in range(seeds):
         for preset in ("reinforced", "ablation-none"):
@@ -72,7 +73,7 @@ def jobs(folder: Path, seeds: int, updates: int) -> list[CellJob]:
 
 
 def outcome(folder: Path) -> dict[str, str]:
-    """Digests of what a run has come to, without what depends on the clock."""
+    """Return digests of a run's results, without anything that depends on the clock."""
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     files = {path.name: path.read_bytes() for path in sorted((folder / "hypotheses").iterdir())}
     files["model.safetensors"] = (folder / "model" / "model.safetensors").read_bytes()
@@ -82,14 +83,14 @@ def outcome(folder: Path) -> dict[str, str]:
 
 
 def times_told(folder: Path, word: str) -> int:
-    """Lines of the training's log that begin with this word, after date and time."""
+    """Return the number of lines in the training's log that begin with this word, after date and time."""
     lines = (folder / "train.log").read_text(encoding="utf-8").splitlines()
     return sum(line.split(" ", 2)[2].startswith(word) for line in lines)
 
 
 @contextlib.contextmanager
 def two_machines() -> Iterator[tuple[Cluster, Any]]:
-    """A cluster, and the machine of it that is to be lost."""
+    """Start a cluster. Yield it, and the machine that will be lost."""
     head = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": STORE, "_system_config": HEALTH}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
@@ -100,7 +101,7 @@ def two_machines() -> Iterator[tuple[Cluster, Any]]:
 
 
 def below(process: int) -> list[int]:
-    """Ids of a process's children, their children, and so on."""
+    """Return the ids of all descendants of a process."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     children: dict[int, list[int]] = {}
     for child, parent in (map(int, line.split()) for line in listed.splitlines()):
@@ -113,7 +114,7 @@ def below(process: int) -> list[int]:
 
 
 class Saboteur(threading.Thread):
-    """Waits until the second machine is in the middle of a cell, and takes the machine away."""
+    """Waits until the second machine is in the middle of a cell, then takes the machine away."""
 
     def __init__(self, runs: Path, node: Any, way: str) -> None:
         super().__init__(daemon=True)
@@ -122,7 +123,7 @@ class Saboteur(threading.Thread):
         self.cell = ""
         self.at = 0.0
         self.lived: float | None = None
-        """Seconds for which a training that woke up went on beside the one that has its lock by now."""
+        """Seconds for which a resumed training lived on, although another one holds its lock by then."""
 
     def run(self) -> None:
         while not (found := self.training()):
@@ -137,7 +138,7 @@ class Saboteur(threading.Thread):
             self.lived = wake_up(cell, training)
 
     def training(self) -> tuple[Path, int] | None:
-        """The cell that is being trained on that machine and has a checkpoint, and its process, if there is one."""
+        """Return the cell that the machine is training, and the process, once there is a checkpoint; otherwise None."""
         mine = below(self.raylet)
         for lock in self.runs.glob(f"*/{LOCK}"):
             words = lock.read_text(encoding="utf-8").split()
@@ -147,17 +148,17 @@ class Saboteur(threading.Thread):
         return None
 
     def clean_up(self) -> None:
-        """Let stopped processes be shut down."""
+        """Kill stopped processes, so that they can be shut down."""
         for process in [self.raylet, *below(self.raylet)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
 
 
 def wake_up(cell: Path, training: int) -> float:
-    """Lose the locks of a training that holds still, and let it go on once another has them; how long it lived on."""
+    """Take the locks of a stopped training away, and resume it once another holds them. Return how long it lived on."""
     for lock in (cell / LOCK, cell / "state" / "lock"):
         text = lock.read_bytes()
-        lock.unlink()  # the lock goes with the file; the next one finds the same name in it
+        lock.unlink()  # the lock goes with the file; the next process finds the same name in the new one
         lock.write_bytes(text)
     name = (cell / LOCK).read_text(encoding="utf-8")
     while (cell / LOCK).read_text(encoding="utf-8") in ("", name):
@@ -170,7 +171,7 @@ def wake_up(cell: Path, training: int) -> float:
 
 
 def is_running(process: int) -> bool:
-    """Whether it is there, and not merely waiting to be reaped by a parent that holds still."""
+    """Return whether a process is running, and is not a zombie whose parent is stopped."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -178,7 +179,7 @@ def is_running(process: int) -> bool:
 
 
 def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> dict[str, Any]:
-    """Run the grid, lose a machine, and compare."""
+    """Run the grid, lose a machine, and compare the results."""
     events: list[dict[str, Any]] = []
     with two_machines() as (cluster, second):
         saboteur = Saboteur(folder, second, way)
@@ -187,7 +188,7 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
 
         def tell(cell: str, state: CellState) -> None:
             event = {"seconds": round(time.monotonic() - began, 1), "cell": cell, "status": state.status}
-            # The name of the machine is nobody's business.
+            # Keep the name of the machine out of the record.
             why = reason(state).replace(platform.node(), "HOST").replace(str(folder), "FOLDER")
             events.append(event | {"reason": why})
             print(f"{way}: {event['seconds']:6.1f} s  {cell}: {state.status} {why}", file=sys.stderr)
@@ -197,7 +198,7 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
         seconds = time.monotonic() - began
         saboteur.clean_up()
     cells = {}
-    for name, status in {event["cell"]: event["status"] for event in events}.items():  # the last of each
+    for name, status in {event["cell"]: event["status"] for event in events}.items():  # the last status of each
         cell = folder / name
         cells[name] = {
             "status": status,
@@ -212,7 +213,8 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
 
 
 def is_right(way: str, round_: dict[str, Any]) -> bool:
-    """Whether each cell was done once, as if undisturbed, and the lost one went on from its checkpoint, alone."""
+    """Return whether each cell was done once, as if undisturbed, and the lost one was resumed from its checkpoint,
+    alone."""
     cells = round_["cells"]
     lost = cells.get(round_["lost"]["cell"], {})
     return (
@@ -224,15 +226,15 @@ def is_right(way: str, round_: dict[str, Any]) -> bool:
 
 
 def main() -> int:
-    """Runs, compares, prints a table, writes the record; the exit code is 1 where anything differs."""
+    """Command-line entry point: run, compare, print a table, write the record; return 1 if anything differs."""
     parser = argparse.ArgumentParser(description="A Ray cluster of two machines, of which one is lost.")
     parser.add_argument("--seeds", type=int, default=2, help="per system; two systems")
     parser.add_argument("--updates", type=int, default=250)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
-    load = os.getloadavg()[0]  # of other work, which the seconds then depend on
-    on_ray.LOOK_AT_MACHINES = 1.0  # as these cells are short
+    load = os.getloadavg()[0]  # from other programs; the seconds depend on it
+    on_ray.LOOK_AT_MACHINES = 1.0  # because these cells are short
     with tempfile.TemporaryDirectory() as temporary:
         os.environ["REPOSE_HOME"] = f"{temporary}/home"
         reference = Path(temporary) / "undisturbed"

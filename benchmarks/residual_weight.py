@@ -1,15 +1,15 @@
-"""What k of the weighted residual connection (arXiv 2310.10930, eq. 6) does to a Post-LN encoder at its initial values.
+"""Measure what k of the weighted residual connection (arXiv 2310.10930, eq. 6) does to a new Post-LN encoder.
 
-The paper says that "the weighted residual connection enables loading a greater gradient". Measured here, for the six
-encoder layers of `original` at d_model 256 with Xavier's initial values, on random sentences, with a random direction
-as the gradient of the encoder's output:
+The paper says that "the weighted residual connection enables loading a greater gradient". Measured here for the six
+encoder layers of `original` at d_model 256, with Xavier's initial values, on random sentences, and with a random
+direction as the gradient of the encoder's output:
 
     share       standard deviation of F(x) over that of kx, mean over layers, for self-attention and feed-forward
     cosine      between the input of the first layer and the output of the last, mean over tokens
-    gradient    norm over all weights of a layer's sublayers, first and last layer
+    gradient    norm over all weights of a layer's sublayers, for the first and the last layer
 
-`pre` is the same without layer norm after the sum: the norm of the stream's last state over its first, which is why
-k != 1 is refused there.
+`pre` is the same without layer norm after the sum: the norm of the last state of the residual stream over that of the
+first. This growth is why k != 1 is refused with Pre-LN.
 
     python benchmarks/residual_weight.py --out results/residual-weight.json
 """
@@ -32,7 +32,7 @@ SEEDS = range(5)
 
 
 def model(k: float, seed: int) -> Transformer:
-    """Its encoder is what is measured; no dropout."""
+    """Build the model whose encoder is measured, without dropout."""
     a = dataclasses.replace(
         preset("original"),
         residual_weight=k,
@@ -49,7 +49,7 @@ def model(k: float, seed: int) -> Transformer:
 
 
 def measure(k: float, seed: int) -> dict[str, float]:
-    """The figures above for one k and one seed."""
+    """Return the figures above for one k and one seed."""
     encoder = model(k, seed).encoder
     shares: dict[str, list[float]] = {"attention": [], "feed_forward": []}
     stream: list[Tensor] = []
@@ -87,7 +87,10 @@ def _gradient(layer: torch.nn.Module) -> float:
 
 
 def growth(k: float) -> float:
-    """Norm of a Pre-LN stack's stream after twelve sublayers over that before, k x + F(LN(x)); 12 as in the encoder."""
+    """Return the norm of a Pre-LN residual stream after twelve sublayers, as in the encoder, over the norm before them.
+
+    Each sublayer computes k x + F(LN(x)).
+    """
     torch.manual_seed(0)
     x = torch.randn(64, 256)
     first, norm = x.norm(), torch.nn.LayerNorm(256)
@@ -99,7 +102,7 @@ def growth(k: float) -> float:
 
 
 def main() -> None:
-    """Prints the table and writes the record."""
+    """Command-line entry point: print the table and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="JSON file to write.")
     args = parser.parse_args()

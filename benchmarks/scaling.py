@@ -1,16 +1,16 @@
-"""Cost of a training step against sentence length, model width and corpus size, beside what the operations predict.
+"""Measure the cost of a training step against sentence length, width and corpus size, next to the predicted cost.
 
-Four sweeps of one process with one thread, each for `reinforced` and for `ablation-none`, the same sizes without any
-of its three changes:
+There are four sweeps, each in one process with one thread, for `reinforced` and for `ablation-none`, which has the same
+sizes and none of its three changes:
 
-    n       tokens of a sentence, with as many tokens in a batch throughout
-    d       d_model (twice d_token where positions are concatenated), all other sizes fixed
+    n       tokens of a sentence, with a constant number of tokens in a batch
+    d       d_model (twice d_token where positions are concatenated), with all other sizes fixed
     widths  d_model with head width d_model / heads and d_ff = 2 d_model, as in the complexity table
     pairs   pairs of random ids in the corpus; seconds are those of an epoch in random batches of 64
 
-An exponent is the slope of log seconds over log size. Predicted ones are slopes of the FLOPs of each part (`flops.py`):
-"Attention is all you need", table 1, has n²d for self-attention and nd² for what acts on each position; with as many
-tokens in a batch throughout that is nd and d², and a width that is held fixed does not count.
+An exponent is the slope of log seconds over log size. Predicted exponents are slopes of the FLOPs of each part
+(`flops.py`). "Attention is all you need", table 1, has n²d for self-attention and nd² for layers that act on each
+position. With a constant number of tokens in a batch, these become nd and d²; and a width that is fixed does not count.
 
     python benchmarks/scaling.py --out results/scaling.json
 """
@@ -47,13 +47,13 @@ from workload import SRC_VOCAB_SIZE, TGT_VOCAB_SIZE, RandomIds
 
 CONTESTANTS = ("reinforced", "ablation-none")
 TOKENS = 2048
-"""Target tokens of a batch in sweep n, and as many source tokens."""
+"""Target tokens of a batch in sweep n, and also its source tokens."""
 LENGTH, SENTENCES = 16, 64
-"""Of a batch in sweeps d and widths."""
+"""Tokens of a sentence, and sentences of a batch, in sweeps d and widths."""
 EPOCH_LENGTHS = (5, 15)
-"""Shortest and longest sentence of sweep pairs, in tokens; the lengths between are equally frequent."""
+"""Shortest and longest sentence of sweep pairs, in tokens. All lengths between them are equally frequent."""
 WARM_UP = 2
-"""Updates that are not timed, of each measurement."""
+"""Updates at the start of each measurement that are not timed."""
 RATES = "updates per second; with pairs, pairs per second"
 ALONE = World(0, 1, torch.device("cpu"))
 
@@ -71,27 +71,27 @@ class Point:
 
     @property
     def flops(self) -> Flops:
-        """Of one update."""
+        """FLOPs of one update."""
         return training(self.architecture, self.length, self.length, TGT_VOCAB_SIZE).times(self.sentences)
 
     @property
     def name(self) -> str:
-        """In records."""
+        """Name in records."""
         return f"{self.contestant}, {self.sweep} = {self.size}"
 
 
 def of_width(a: Architecture, d_model: int) -> Architecture:
-    """The same with another d_model, and all other sizes as they are."""
+    """Return the architecture with another d_model and the same other sizes."""
     return dataclasses.replace(a, d_token=d_model // 2 if a.combine == "concat" else d_model)
 
 
 def of_all_widths(a: Architecture, d_model: int) -> Architecture:
-    """The same with every width in proportion to d_model; the numbers of heads and layers as they are."""
+    """Return the architecture with every width in proportion to d_model, and the same numbers of heads and layers."""
     return dataclasses.replace(of_width(a, d_model), head_dim=d_model // a.num_heads, d_ff=2 * d_model)
 
 
 def points(lengths: Sequence[int], widths: Sequence[int]) -> list[Point]:
-    """Everything of the sweeps n, d and widths; the models that are compared follow each other at each size."""
+    """Return all points of the sweeps n, d and widths; at each size, the compared models follow each other."""
     models = [(name, preset(name)) for name in CONTESTANTS]
     return [
         *(Point("n", n, name, a, n, TOKENS // n) for n in lengths for name, a in models),
@@ -101,14 +101,14 @@ def points(lengths: Sequence[int], widths: Sequence[int]) -> list[Point]:
 
 
 def new_learner(a: Architecture) -> Learner:
-    """A fresh model with its optimizer, which trains as `repose train` does."""
+    """Return a new model with its optimizer, which trains as in `repose train`."""
     return Learner(
         TASK, build(a, src_vocab_size=SRC_VOCAB_SIZE, tgt_vocab_size=TGT_VOCAB_SIZE), TrainingConfig(), ALONE
     )
 
 
 def random_batch(length: int, sentences: int) -> GlobalBatch:
-    """A batch without padding of random ids, as long on both sides."""
+    """Return a batch of random ids without padding, with equal lengths on both sides."""
     rng = np.random.default_rng(0)
 
     def side(vocab_size: int, columns: int) -> torch.Tensor:
@@ -122,7 +122,7 @@ def random_batch(length: int, sentences: int) -> GlobalBatch:
 
 
 def seconds_per_update(point: Point, updates: int) -> float:
-    """The mean over so many updates of a fresh model."""
+    """Return the mean seconds over this many updates of a new model."""
     learner, batch = new_learner(point.architecture), random_batch(point.length, point.sentences)
 
     def run(count: int) -> None:
@@ -137,7 +137,7 @@ def seconds_per_update(point: Point, updates: int) -> float:
 
 
 def prepare_random(folder: Path, pairs: int) -> PairDataset:
-    """A prepared corpus of so many pairs of random ids."""
+    """Prepare a corpus of this many pairs of random ids."""
     rng, (shortest, longest) = np.random.default_rng(0), EPOCH_LENGTHS
 
     def sentence(vocab_size: int) -> str:
@@ -151,7 +151,7 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 
 
 def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
-    """One epoch of training alone, without validation and checkpoints."""
+    """Return the seconds of one epoch of training alone, without validation and checkpoints."""
     feed = Feed(
         TASK,
         lambda _: data,
@@ -170,7 +170,7 @@ def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
 
 
 def rotate(jobs: Sequence[tuple[str, Callable[[], float]]], rounds: int) -> dict[str, list[float]]:
-    """Seconds that each job returned, round by round; each round begins with another job."""
+    """Return the seconds that each job returned, round by round. Each round begins with another job."""
     seconds: dict[str, list[float]] = {name: [] for name, _ in jobs}
     for number in range(rounds):
         start = number * len(jobs) // max(rounds, 1)
@@ -181,14 +181,14 @@ def rotate(jobs: Sequence[tuple[str, Callable[[], float]]], rounds: int) -> dict
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
-    """Slope of log cost over log size by least squares; 0 where a part costs nothing at all."""
+    """Return the slope of log cost over log size by least squares; 0 if a part costs nothing."""
     if min(costs) <= 0:
         return 0.0
-    return round(float(np.polyfit(np.log(sizes), np.log(costs), 1)[0]), 4) + 0.0  # no minus zero
+    return round(float(np.polyfit(np.log(sizes), np.log(costs), 1)[0]), 4) + 0.0  # avoids minus zero
 
 
 def exponents(group: Sequence[Point], seconds: Sequence[float]) -> dict[str, float]:
-    """Of one model in one sweep: measured, and of the FLOPs of each part and of all."""
+    """Return the exponents of one model in one sweep: measured, and of the FLOPs of each part and of all parts."""
     sizes = [point.size for point in group]
     found = {"measured": exponent(sizes, seconds), "measured, two largest": exponent(sizes[-2:], seconds[-2:])}
     for part in Flops._fields:
@@ -199,7 +199,7 @@ def exponents(group: Sequence[Point], seconds: Sequence[float]) -> dict[str, flo
 def show(
     sweep: str, sizes: Sequence[int], medians: dict[str, list[float]], slopes: dict[str, dict[str, float]]
 ) -> None:
-    """One sweep as text: seconds of each model at each size, then the exponents."""
+    """Print one sweep: seconds of each model at each size, then the exponents."""
     ours, plain = (medians[name] for name in CONTESTANTS)
     rows = [
         [f"{size:,}", *(f"{medians[name][row]:,.4f}" for name in CONTESTANTS), f"{plain[row] / ours[row]:.2f}"]
@@ -211,7 +211,7 @@ def show(
 
 
 def sweep_updates(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, dict[str, dict[str, float]]]]:
-    """Sweeps n, d and widths: updates per second by point, and exponents by sweep and model."""
+    """Run the sweeps n, d and widths; return updates per second by point, and exponents by sweep and model."""
     found = points(args.lengths, args.widths)
     jobs = [(point.name, functools.partial(seconds_per_update, point, args.updates)) for point in found]
     seconds = rotate(jobs, args.rounds)
@@ -227,7 +227,7 @@ def sweep_updates(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str
 
 
 def sweep_pairs(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, dict[str, float]]]:
-    """Sweep pairs: pairs per second by point, and exponents by model; the prediction is 1."""
+    """Run the sweep pairs; return pairs per second by point, and exponents by model. The prediction is 1."""
     with tempfile.TemporaryDirectory() as folder:
         corpora = {pairs: prepare_random(Path(folder) / str(pairs), pairs) for pairs in args.pairs}
         jobs = [
@@ -250,7 +250,7 @@ def sweep_pairs(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, 
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Cost of training against sentence length, width and corpus size.")
     parser.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256], help="of sweep n")
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], help="d_model of d, widths")
@@ -263,7 +263,7 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Runs the sweeps, prints a table for each and writes the record."""
+    """Command-line entry point: run the sweeps, print a table for each and write the record."""
     args = arguments()
     torch.set_num_threads(1)
     with tuned():

@@ -1,17 +1,18 @@
-"""`repose serve` beside LibreTranslate and CTranslate2 behind a minimal server: requests a second, latency, memory.
+"""Compare `repose serve` with LibreTranslate, and with CTranslate2 behind a minimal server: requests/s, latency,
+memory.
 
-All serve the same trained model with the same beam on the same cores, in processes that stay; they are asked in turns
-(A B C D D C B A ...), so that a machine's mood falls on all alike. Clients are connections of one asyncio process that
-ask again as soon as they are answered; an answer that is not the one that its text got before counts as wrong.
-`peers/libretranslate_.py` says how LibreTranslate gets the model, which must have one tokenizer for both sides;
-without its environment (`make bench-peers`) it is left out. `peers/serve_ctranslate2.py` does what it does at its core,
-and less.
+All serve the same trained model with the same beam on the same cores, in processes that keep running. They are measured
+in turns (A B C D D C B A ...), so that changes in the machine's speed affect all alike. Clients are connections of one
+asyncio process. Each sends its next request as soon as it has an answer. An answer counts as wrong if it differs from
+the first answer to the same text. `peers/libretranslate_.py` says how LibreTranslate gets the model, which must have
+one tokenizer for both sides; LibreTranslate is left out if its environment is missing (`make bench-peers`).
+`peers/serve_ctranslate2.py` does what LibreTranslate does at its core, and less.
 
     repose train --config demo --preset ablation-none --set tokenizer.sharing=shared --out runs/mine
     python benchmarks/serve.py runs/mine --seconds 4 --out results/speed/serve.json
 
-With --soak the server alone is asked for so many minutes, every time for a text that was not there before, whose
-translation is known sentence by sentence; every twenty seconds one of its workers is killed.
+With --soak, the server alone is measured for that many minutes. Every request is a new text, whose translation is known
+sentence by sentence. Every twenty seconds, one of the server's workers is killed.
 
     python benchmarks/serve.py runs/mine --beam-size 1 --soak 10 --clients 200 --out results/speed/serve-soak.json
 """
@@ -50,38 +51,38 @@ PEERS = Path(__file__).resolve().parent / "peers"
 LIBRETRANSLATE = PEERS.parent.parent / ".venv-peers" / "libretranslate" / "bin" / "python"
 CLIENTS = (1, 8, 64, 256)
 BATCH = 32
-"""Texts of a request in the measurement of lists."""
+"""Texts per request in the measurement of lists."""
 KILL_SECONDS = 20
-"""Between two killed workers, with --soak."""
+"""Seconds between two killed workers, with --soak."""
 SHOWN = ("requests_per_second", "processor_ms_per_request", "p50_ms", "p95_ms", "p99_ms")
 HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
 Check = Callable[[str, str], bool]
-"""Whether a text's translation is the right one."""
+"""Returns whether the translation of a text is right."""
 COMMAND = "import sys; from repose.cli.main import main; main()"
 
 
 @dataclass
 class Asked:
-    """What came of asking for some seconds."""
+    """The counts of a measurement."""
 
     requests: int = 0
     seconds: float = 0.0
     processor_seconds: float = 0.0
-    """Of the server's processes: moves less than time where others are at work on the machine."""
+    """Processor time of the server's processes. It varies less than wall time if other programs use the machine."""
     latencies: list[float] = field(default_factory=list)
     wrong: int = 0
-    """Answers that are not those that the same texts got before."""
+    """Answers that differ from earlier ones to the same texts."""
     failed: int = 0
-    """Other than 200, or no answer."""
+    """Requests with a status other than 200, or no answer."""
 
     def add(self, other: "Asked") -> None:
-        """Another round."""
+        """Add the counts of another round."""
         for name in ("requests", "seconds", "processor_seconds", "wrong", "failed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latencies += other.latencies
 
     def as_json(self) -> dict[str, Any]:
-        """Latencies in milliseconds."""
+        """Return the figures, with latencies in milliseconds."""
         p50, p95, p99 = np.percentile(self.latencies, [50, 95, 99]) * 1000
         return {
             "requests_per_second": self.requests / self.seconds,
@@ -92,7 +93,7 @@ class Asked:
 
 
 class Contestant:
-    """A server process, and what it answered to each text when nobody else asked."""
+    """A server process, and its first answer to each text."""
 
     def __init__(self, name: str, command: list[str]) -> None:
         self.name = name
@@ -106,31 +107,31 @@ class Contestant:
             said = line
         if not self.port:
             raise SystemExit(f"{name} did not start: {said}")
-        # What it says afterwards must not fill the pipe.
+        # Read its further output, so that the pipe does not fill up.
         threading.Thread(target=collections.deque, args=(self._process.stdout, 0), daemon=True).start()
         self.known: dict[str, Any] = {}
         self.measured: dict[str, Asked] = {}
 
     def is_known(self, text: str, got: str) -> bool:
-        """Whether a text is translated as it was the first time."""
+        """Return whether a text was translated as it was the first time."""
         return bool(self.known.setdefault(text, got) == got)
 
     @property
     def pids(self) -> list[int]:
-        """Of all its processes."""
+        """Ids of all its processes."""
         return [self._process.pid, *_children(self._process.pid)]
 
     def memory(self) -> int:
-        """Bytes, those that processes share divided among them."""
+        """Return its memory in bytes. Pages that processes share are divided among them."""
         return sum(map(_proportional_bytes, self.pids))
 
     def processor_seconds(self) -> float:
-        """Of all its processes so far, those that have ended included."""
+        """Return the processor seconds of all its processes so far, including processes that have ended."""
         stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.pids]
         return sum(sum(map(int, stat[11:15])) for stat in stats) / os.sysconf("SC_CLK_TCK")
 
     def end(self) -> None:
-        """And wait."""
+        """End the process and wait for it."""
         self._process.terminate()
         try:
             self._process.wait(30)
@@ -153,7 +154,10 @@ def _proportional_bytes(pid: int) -> int:
 
 
 class _Client(asyncio.Protocol):
-    """Asks over a kept connection until it is time; the least HTTP that does, since its cost is the machine's, too."""
+    """A client that keeps its connection and sends requests until the time is up.
+
+    It speaks only as much HTTP as needed, because it runs on the measured machine.
+    """
 
     def __init__(self, questions: Iterator[Any], is_right: Check, until: float, asked: Asked) -> None:
         self._questions, self._is_right, self._until, self._asked = questions, is_right, until, asked
@@ -201,7 +205,7 @@ class _Client(asyncio.Protocol):
 
 
 async def _ask_all(port: int, questions: list[Iterator[Any]], is_right: Check, until: float, asked: Asked) -> None:
-    """A client for each of the questions."""
+    """Run one client for each iterator of questions."""
     loop = asyncio.get_running_loop()
     clients = [
         (await loop.create_connection(partial(_Client, mine, is_right, until, asked), "127.0.0.1", port))[1]
@@ -211,10 +215,10 @@ async def _ask_all(port: int, questions: list[Iterator[Any]], is_right: Check, u
 
 
 async def ask(one: Contestant, clients: int, seconds: float, texts: list[str], size: int | None) -> Asked:
-    """So many clients at once. `size`: of lists; None asks for one text at a time."""
+    """Run this many clients at once. `size`: the length of lists; None sends one text per request."""
     asked = Asked()
     rng = np.random.default_rng(clients)
-    # More questions than can be answered, each client's in an order of its own.
+    # More questions than can be answered, in another order for each client.
     orders = [rng.integers(len(texts), size=4_000 * (size or 1)).tolist() for _ in range(clients)]
     questions: list[list[Any]] = [[texts[i] for i in order] for order in orders]
     if size is not None:
@@ -227,8 +231,8 @@ async def ask(one: Contestant, clients: int, seconds: float, texts: list[str], s
 
 
 async def measure(contestants: list[Contestant], rounds: int, seconds: float, texts: list[str]) -> None:
-    """All of it, in turns."""
-    for one in contestants:  # warm, and what each text is translated as
+    """Run all measurements, in turns."""
+    for one in contestants:  # warms up, and learns the translation of each text
         await ask(one, 1, max(2.0, seconds), texts, None)
     plans = [(f"{n} clients", n, None) for n in CLIENTS] + [(f"4 clients, lists of {BATCH}", 4, BATCH)]
     for number in range(rounds):
@@ -239,7 +243,7 @@ async def measure(contestants: list[Contestant], rounds: int, seconds: float, te
 
 
 def start(run: Path, beam_size: int, folder: Path | None) -> list[Contestant]:
-    """The server, and with a folder, into which the model is exported, the others."""
+    """Start the server, and with a folder, into which the model is exported, the other contestants too."""
     cores = available_cores()
     serve = ["serve", run, "--port", 0, "--beam-size", beam_size, "--workers", cores, "--quiet"]
     commands = {"repose serve": [sys.executable, "-c", COMMAND, *serve]}
@@ -256,7 +260,8 @@ def start(run: Path, beam_size: int, folder: Path | None) -> list[Contestant]:
 
 
 def new_texts(texts: list[str]) -> Iterator[tuple[str, ...]]:
-    """Sentences for one text after another, no two of which are the same: the digits of a number, two or more."""
+    """Yield the sentences of one new text after another. No two are equal: they are the digits of a number, two or
+    more."""
     for number in itertools.count(len(texts)):
         digits, rest = [], number
         while rest:
@@ -266,7 +271,7 @@ def new_texts(texts: list[str]) -> Iterator[tuple[str, ...]]:
 
 
 async def soak(server: Contestant, clients: int, minutes: float, texts: list[str]) -> dict[str, Any]:
-    """So many clients for so long, while workers are killed."""
+    """Run this many clients for this many minutes, while workers are killed."""
     asked, kills = Asked(), 0
     await ask(server, 1, 5.0, texts[:1], None)
     await _ask_all(server.port, [iter(texts)], server.is_known, time.perf_counter() + 600, asked)
@@ -293,7 +298,7 @@ async def soak(server: Contestant, clients: int, minutes: float, texts: list[str
                 os.kill(int(random.choice(workers)), signal.SIGKILL)
                 kills += 1
     asked.seconds, asked.processor_seconds = time.perf_counter() - began, server.processor_seconds() - spent
-    # What the clients remember is not the server's: a text that is left has no answer.
+    # A text that is left in `wanted` had no answer.
     return {
         **{"clients": clients, "minutes": minutes, "killed_workers": kills, "unanswered": len(wanted)},
         **{"sentences": len(texts), "different_translations": len(set(server.known.values()))},
@@ -303,7 +308,7 @@ async def soak(server: Contestant, clients: int, minutes: float, texts: list[str
 
 
 def main() -> None:
-    """From the command line."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("--beam-size", type=int, nargs="+", default=[4, 1])
@@ -341,7 +346,7 @@ def main() -> None:
 
 
 def compare(options: argparse.Namespace, texts: list[str], runner: asyncio.Runner, load: list[float]) -> dict[str, Any]:
-    """All of them, with each of the beams."""
+    """Compare all contestants, for each beam size."""
     results, memory = {}, {}
     for beam_size in options.beam_size:
         with tempfile.TemporaryDirectory() as folder:
@@ -362,7 +367,7 @@ def compare(options: argparse.Namespace, texts: list[str], runner: asyncio.Runne
 
 
 def show(title: str, results: dict[str, dict[str, dict[str, Any]]]) -> None:
-    """A table for each number of clients."""
+    """Print a table for each number of clients."""
     for name in next(iter(results.values())):
         rows = [
             [one, *(f"{found[name][key]:,.1f}" for key in SHOWN), str(found[name]["wrong"] + found[name]["failed"])]
@@ -373,7 +378,7 @@ def show(title: str, results: dict[str, dict[str, dict[str, Any]]]) -> None:
 
 
 def _libretranslate() -> dict[str, str]:
-    """Its version, where it is installed."""
+    """Return LibreTranslate's version, if it is installed."""
     if not LIBRETRANSLATE.exists():
         return {}
     asked = "from importlib.metadata import version; print(version('libretranslate'))"

@@ -1,8 +1,8 @@
-"""Beyond how many tokens a sentence is better translated in parts: chrF and BLEU by the limit.
+"""Find the length beyond which a sentence is better translated in parts: chrF and BLEU for each limit in tokens.
 
-Limits are percentiles of the lengths of the training sources. Two kinds of sentences: those of a validation set that
-are longer than nine in ten of the training's, and two to four consecutive ones joined by commas, which have no end of
-a sentence within.
+Limits are percentiles of the lengths of training sources. There are two kinds of sentences: validation sentences that
+are longer than nine in ten training sentences, and two to four consecutive sentences joined by commas, which contain no
+sentence end.
 
     python benchmarks/splitting.py runs/mine train.de valid.de valid.en --about "Multi30k" --out results/splitting.json
 """
@@ -25,25 +25,25 @@ from repose.evaluation.metrics import bleu, chrf
 PERCENTILES = (50, 80, 90, 95, 98, 99, 99.5, 100)
 JOINED = (2, 3, 4)
 LONG = 90
-"""Percentile beyond which natural sentences are looked at."""
+"""Percentile beyond which natural sentences are used."""
 MOST_BYTES = 1 << 16
 
 
 def joined(texts: Sequence[str], number: int) -> list[str]:
-    """So many sentences at a time as clauses of one."""
+    """Join each group of this many sentences, as clauses of one sentence."""
     groups = (texts[start : start + number] for start in range(0, len(texts) - number + 1, number))
     return [", ".join(text.rstrip(".。 ") for text in group) + "." for group in groups]
 
 
 def kinds(sources: list[str], references: list[str], long: np.ndarray) -> Iterator[tuple[str, list[str], list[str]]]:
-    """What is translated."""
+    """Yield each kind of sentences: name, sources, references."""
     yield "longer than nine in ten", *([side[i] for i in np.flatnonzero(long)] for side in (sources, references))  # type: ignore[misc]
     for number in JOINED:
         yield f"{number} joined", joined(sources, number), joined(references, number)
 
 
 def measure(model: Translator, limit: int, sources: list[str], references: list[str]) -> dict[str, Any]:
-    """Scores of sentences that are split beyond a limit."""
+    """Return the scores of sentences that are split beyond a limit."""
     model.config["split_src_tokens"] = limit
     hypotheses = [t.text for t, _ in translate_texts(model, sources)]
     words = [sum(len(text.split()) for text in side) for side in (hypotheses, references)]
@@ -56,7 +56,7 @@ def measure(model: Translator, limit: int, sources: list[str], references: list[
 
 
 def main() -> None:
-    """Measures, prints and writes the record."""
+    """Command-line entry point: measure, print and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("train", type=Path, help="training sources")

@@ -1,9 +1,9 @@
-"""What checking costs when a program starts: this checkout beside another one, before there were checksums, say.
+"""Measure what integrity checks cost when a program starts, against another checkout, such as one without checksums.
 
-Both prepare pairs made from the phrasebook (30,000 by default), and go on with a run of the default recipe for one
-update: what is timed is the whole command, in fresh processes that take turns (A B B A ...). Each has its own cache and
-its own run, which is put back before each time. What counts is the median over rounds. Both load torch first, which
-only the later one needs to prepare: here it is checking that is compared.
+Both checkouts prepare pairs made from the phrasebook (30,000 by default), and resume a run of the default recipe for
+one update. The whole command is timed, in fresh processes that take turns (A B B A ...). Each checkout has its own
+cache and its own run, which is restored before each time. The result is the median over rounds. Both load torch first,
+although only the later one needs it to prepare, so that only the checks are compared.
 
     git worktree add ../before 4cc8e41
     python benchmarks/start.py ../before --out results/speed/start.json
@@ -40,11 +40,11 @@ main()
 
 
 class Cost(NamedTuple):
-    """In seconds."""
+    """The cost of a command, in seconds."""
 
     wall: float
     processor: float
-    """Of the process and those that it started; moves less where others are at work on the machine."""
+    """Processor time of the process and its children. It varies less if other programs use the machine."""
 
 
 def _processor_seconds() -> float:
@@ -53,15 +53,15 @@ def _processor_seconds() -> float:
 
 
 class Side(NamedTuple):
-    """One of the two."""
+    """One of the two checkouts."""
 
     name: str
     checkout: Path
     folder: Path
-    """Of its cache and its runs."""
+    """Folder of the checkout's cache and runs."""
 
     def repose(self, *arguments: object, home: str = "home", code: int = 0) -> Cost:
-        """What a command takes. Raises RuntimeError where it ends with another exit code than `code`."""
+        """Return the cost of a command. Raises RuntimeError if its exit code is not `code`."""
         environment = {**os.environ, "PYTHONPATH": str(self.checkout / "src"), "REPOSE_HOME": str(self.folder / home)}
         command = [sys.executable, "-c", REPOSE, *map(str, arguments)]
         began, spent = time.perf_counter(), _processor_seconds()
@@ -72,35 +72,35 @@ class Side(NamedTuple):
         return cost
 
     def begin(self, corpus: Path, settings: list[str]) -> None:
-        """A run to go on with."""
+        """Create a run to resume later."""
         self.train(corpus, "begun", 2, settings)
 
     def train(self, corpus: Path, run: str, updates: int, settings: list[str]) -> Cost:
-        """So many updates."""
+        """Train this many updates."""
         limits = ("--workers", 1, "--stop-after", updates)
         return self.repose("train", corpus, "--out", self.folder / run, *limits, *settings, code=3)
 
     def prepare(self, corpus: Path, settings: list[str]) -> Cost:
-        """From nothing."""
+        """Prepare the corpus from scratch."""
         shutil.rmtree(self.folder / "new", ignore_errors=True)
         return self.repose("prepare", corpus, "--workers", 1, *settings, home="new")
 
     def resume(self, corpus: Path, settings: list[str]) -> Cost:
-        """One update included."""
+        """Resume the run, for one update."""
         shutil.rmtree(self.folder / "run", ignore_errors=True)
         shutil.copytree(self.folder / "begun", self.folder / "run")
         return self.train(corpus, "run", 1, settings)
 
 
 def write_corpus(path: Path, number: int) -> None:
-    """So many pairs, each of two of the phrasebook's."""
+    """Write this many pairs, each made of two of the phrasebook's."""
     pairs = [pair for split in phrasebook.read().values() for pair in split]
     lines = (f"{a[0]} {b[0]}\t{a[1]} {b[1]}\n" for a, b in islice(product(pairs, pairs[::97]), number))
     path.write_text("".join(lines), encoding="utf-8")
 
 
 Costs = dict[str, dict[str, list[Cost]]]
-"""Of each round, by what was done and by who did it."""
+"""Costs of each round, by task and by checkout."""
 
 
 def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[str]) -> Costs:
@@ -118,7 +118,8 @@ def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[
 
 
 def summary(costs: Costs) -> dict[str, Any]:
-    """By what was done and by clock: seconds, medians, and how many times as long it takes now, by these medians."""
+    """Return seconds, medians and their ratio, by task and by clock. The ratio is how many times as long it takes
+    now."""
     made: dict[str, Any] = {}
     for what, sides in costs.items():
         made[what] = {}
@@ -131,7 +132,7 @@ def summary(costs: Costs) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure, show and write."""
+    """Command-line entry point: measure, print and write the record."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("before", type=Path, help="the other checkout")
     parser.add_argument("--rounds", type=int, default=9)

@@ -1,7 +1,7 @@
-"""Wall time until a program is there: a fresh process each time, all of them in turn, medians.
+"""Measure the wall time until a program has started: in a fresh process each time, in turn, as medians.
 
-`repose --help` and `import repose` must not load torch, which is checked by the interpreter's own list of imports.
-Peers are imported where their environments are installed (`make bench-peers`).
+`repose --help` and `import repose` must not load torch. This is checked with the interpreter's own list of imports.
+Peers are imported if their environments are installed (`make bench-peers`).
 
     python benchmarks/startup.py --out results/startup.json
 """
@@ -20,7 +20,7 @@ from interleave import NOT_INSTALLED, Result, record, table, write
 
 ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".venv-peers"
 GOAL = 0.3
-"""Seconds that the first two may take."""
+"""Largest number of seconds that the first two may take."""
 PYTHON = sys.executable
 EMPTY = "python -c pass"
 PEERS = {
@@ -28,21 +28,21 @@ PEERS = {
     "import tensorflow": ("keras", "tensorflow-cpu"),
     "from transformers import MarianMTModel, Trainer": ("marian", "transformers"),
 }
-"""What a user of a peer imports (`transformers` loads nothing before it is named), the environment that has it, and
-the package whose version counts."""
+"""What a user of a peer imports, the environment that has it, and the package whose version is recorded.
+(`transformers` loads nothing until a name is used.)"""
 
 
 class Program(NamedTuple):
-    """What is started."""
+    """A program to start."""
 
     command: list[str]
     package: str
-    """Whose version is recorded."""
+    """Package whose version is recorded."""
     may_load_torch: bool = True
 
 
 def programs() -> dict[str, Program]:
-    """By what a user would type."""
+    """Return the programs, by what a user would type."""
     found = {
         "repose --help": Program([str(Path(PYTHON).with_name("repose")), "--help"], "repose-nmt", may_load_torch=False),
         'python -c "import repose"': Program([PYTHON, "-c", "import repose"], "repose-nmt", may_load_torch=False),
@@ -56,27 +56,28 @@ def programs() -> dict[str, Program]:
 
 
 def imported(report: str) -> set[str]:
-    """Modules that an interpreter names on stderr with PYTHONPROFILEIMPORTTIME: "import time: us | us | name"."""
+    """Return the modules that an interpreter lists on stderr with PYTHONPROFILEIMPORTTIME: "import time: us | us |
+    name"."""
     return set(re.findall(r"^import time:[\s\d]+\|[\s\d]+\|\s*(\S+)$", report, flags=re.MULTILINE))
 
 
 def start(program: Program, variables: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run it to its end. Raises CalledProcessError where it fails, FileNotFoundError where it is not there."""
+    """Run a program to its end. Raises CalledProcessError if it fails, FileNotFoundError if it is missing."""
     environment = {**os.environ, **(variables or {})}
     return subprocess.run(program.command, capture_output=True, text=True, check=True, env=environment)
 
 
 def version(program: Program) -> str:
-    """Of its package, in the environment that it runs in."""
+    """Return the version of the program's package, in its environment."""
     python = Path(program.command[0]).with_name("python")
     script = f"import importlib.metadata; print(importlib.metadata.version({program.package!r}))"
     return start(Program([str(python), "-c", script], program.package)).stdout.strip()
 
 
 def measure(rounds: int) -> tuple[dict[str, Result], list[str]]:
-    """Starts per second of each program, by round; and those that loaded torch though they must not.
+    """Return starts per second of each program, by round, and the programs that wrongly loaded torch.
 
-    The first round, in which files enter the system's cache and bytecode is written, does not count.
+    The first round does not count: in it, files enter the system's cache and bytecode is written.
     """
     results = {name: Result() for name in programs()}
     offenders = []
@@ -105,12 +106,12 @@ def measure(rounds: int) -> tuple[dict[str, Result], list[str]]:
 
 
 def seconds(result: Result) -> list[float]:
-    """Of each round."""
+    """Return the seconds of each round."""
     return [1 / rate for rate in result.rates]
 
 
 def show(results: dict[str, Result], offenders: list[str]) -> None:
-    """Results as text."""
+    """Print the results."""
     rows = []
     for name, result in results.items():
         if result.rates:
@@ -123,7 +124,7 @@ def show(results: dict[str, Result], offenders: list[str]) -> None:
 
 
 def main() -> int:
-    """Measures, prints a table, writes the record; the exit code is 1 if torch was loaded too early."""
+    """Command-line entry point: measure, print a table, write the record; return 1 if torch was loaded too early."""
     parser = argparse.ArgumentParser(description="Time until a program is there.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path, help="write the result as JSON")

@@ -1,18 +1,19 @@
-"""Target tokens trained per second, beside a machine that would do nothing but the model's matrix products.
+"""Measure target tokens trained per second, relative to a machine that only computed the model's matrix products.
 
-Every contestant takes the same optimizer steps on the same batches, dropout on, every token's full softmax. The ceiling
-is the rate of plain matrix products (`peers/gemm.py`: the faster of one process with a thread per core and one process
-per core), measured in the same interleaved run, over the FLOPs of a target token (`flops.py`), which count real tokens
-only. `torch.mm` is a second ceiling, that of programs which leave fp32 products to PyTorch: the two differ where MKL
-does not use what the processor can. Each contestant's FLOPs are those of what it computes: peers that know only the
-plain Transformer train the `nearest` model, which does fewer.
+Every contestant takes the same optimizer steps on the same batches, with dropout and the full softmax of every token.
+The ceiling is the rate of plain matrix products (`peers/gemm.py`: the faster of one process with a thread per core and
+one process per core), measured in the same interleaved run, divided by the FLOPs of a target token (`flops.py`), which
+count real tokens only. `torch.mm` is a second ceiling, for programs that leave fp32 products to PyTorch; the two differ
+if MKL does not use all of the processor's features. FLOPs are counted for what each contestant computes. Peers that
+know only the plain Transformer train the `nearest` model, which has fewer.
 
     python benchmarks/train.py                                                # phrasebook, reinforced, fp32, random 64
     python benchmarks/train.py --train train.de.gz train.en.gz --model baseline --out baseline.json
     python benchmarks/train.py --precision bf16 --batches tokens1600 --contestants repose,torch
     python benchmarks/train.py --paper-epoch valid.pt.gz valid.en.gz test.pt.gz test.en.gz
 
-The last one times an epoch of the paper's size, 51,785 pairs as long as those of the files, on random token ids.
+The last command times an epoch of the paper's size, on random token ids: 51,785 pairs as long as the pairs of the
+files.
 """
 
 import argparse
@@ -32,9 +33,9 @@ from repose.model.presets import preset
 from repose.training.distributed import available_cores, choose_device, choose_workers, threads_for
 
 PAPER_SECONDS = 1352
-"""An epoch of the paper's `reinforced` on two A100 GPUs (arXiv 2410.04731)."""
+"""Seconds of an epoch of the paper's `reinforced` on two A100 GPUs (arXiv 2410.04731)."""
 PLAIN = {"baseline": "baseline", "reinforced": "ablation-none", "small-rotary": "small-rotary"}
-"""What the nearest model of a peer is, here, that has no values from token embeddings."""
+"""This project's equivalent of a peer's nearest model, which has no values from token embeddings."""
 
 
 class Trainer(NamedTuple):
@@ -43,13 +44,13 @@ class Trainer(NamedTuple):
     script: str
     environment: str | None
     exact: bool = True
-    """Whether it has the paper's models; else the plain Transformer nearest to them."""
+    """True if the program has the paper's models; otherwise it trains the nearest plain Transformer."""
     cuda: bool = False
-    """Whether it can be asked to run on a GPU."""
+    """True if the program can run on a GPU."""
     rotary: bool = False
-    """Whether it has `small-rotary`."""
+    """True if the program has `small-rotary`."""
     one_process: bool = True
-    """Whether it is one process with a thread per core, or as many processes as `repose train` takes by itself."""
+    """True for one process with a thread per core; otherwise as many processes as `repose train` uses by default."""
 
 
 TRAINERS = {
@@ -64,7 +65,7 @@ TRAINERS = {
 
 
 def trainer(name: str, folder: Path, *, tokens_per_batch: int, device: str = "cpu", **options: Any) -> Contestant:
-    """A contestant of a training; `options` are model, precision and batches of the protocol."""
+    """Return a contestant of training; `options` are model, precision and batches of the protocol."""
     entry = TRAINERS[name]
     processes, threads = 1, available_cores()
     if not entry.one_process:
@@ -79,7 +80,7 @@ def trainer(name: str, folder: Path, *, tokens_per_batch: int, device: str = "cp
 
 
 def ceilings(folder: Path, precision: str, device: str = "cpu") -> list[Contestant]:
-    """Plain matrix products, in the ways in which this machine's cores may be used."""
+    """Return contestants that compute plain matrix products, for each way to use this machine's cores."""
     cores = available_cores() if device == "cpu" else 1
     kinds = ("gemm", "torch.mm") if (device, precision) == ("cpu", "fp32") else ("gemm",)
     options = {"task": "train", "precision": precision} | ({"device": device} if device != "cpu" else {})
@@ -93,7 +94,7 @@ def ceilings(folder: Path, precision: str, device: str = "cpu") -> list[Contesta
 
 
 def architecture(name: str, model: str) -> Architecture:
-    """What that program computes, as an architecture of this project."""
+    """Return what the program computes, as an architecture of this project."""
     if TRAINERS[name].exact:
         return preset(model)
     plain = preset(PLAIN[model])
@@ -101,7 +102,7 @@ def architecture(name: str, model: str) -> Architecture:
 
 
 def flops_per_token(a: Architecture, folder: Path) -> float:
-    """Training FLOPs of a target token, over all pairs of the workload at their true lengths."""
+    """Return the training FLOPs per target token, over all pairs of the workload at their true lengths."""
     with np.load(folder / "pairs.npz") as arrays:
         src, tgt = np.diff(arrays["src_offsets"]), np.diff(arrays["tgt_offsets"]) - 1
     vocab_size = workload.facts(folder)["tgt_vocab_size"]
@@ -111,18 +112,18 @@ def flops_per_token(a: Architecture, folder: Path) -> float:
 
 
 def tokens_per_batch(folder: Path, batches: str) -> int:
-    """Mean target tokens of a batch."""
+    """Return the mean number of target tokens in a batch."""
     with np.load(folder / "pairs.npz") as arrays:
         return round(float((np.diff(arrays["tgt_offsets"]) - 1).sum()) / (len(arrays[f"{batches}_offsets"]) - 1))
 
 
 def ceiling(results: Mapping[str, Result], kind: str = "gemm") -> float:
-    """FLOPs per second of plain products, in the fastest way; 0 where they were not measured."""
+    """Return the FLOPs per second of plain products, in the fastest way; 0 if not measured."""
     return max((result.median for name, result in results.items() if name.startswith(f"{kind} ")), default=0.0)
 
 
 def compared(results: Mapping[str, Result], model: str, folder: Path) -> dict[str, float]:
-    """What part of each ceiling every contestant reaches, and how much faster this project is than each other one."""
+    """Return each contestant's share of each ceiling, and how many times as fast this project is as each other one."""
     rates = {name: results[name].median for name in TRAINERS if name in results and results[name].rates}
     costs = {name: flops_per_token(architecture(name, model), folder) for name in rates}
     found = {
@@ -137,7 +138,7 @@ def compared(results: Mapping[str, Result], model: str, folder: Path) -> dict[st
 
 
 def show(results: Mapping[str, Result], ratios: Mapping[str, float], model: str, folder: Path) -> None:
-    """Rates, the ceilings, and who is missing."""
+    """Print rates, ceilings, and missing contestants."""
     rows = []
     for name, result in results.items():
         if not result.rates:
@@ -167,7 +168,7 @@ def show(results: Mapping[str, Result], ratios: Mapping[str, float], model: str,
 
 
 def compare(args: argparse.Namespace) -> dict[str, Any]:
-    """The contestants side by side."""
+    """Compare the contestants, and return the record."""
     folder = workload.from_arguments(args)
     options = {"model": args.model, "precision": args.precision, "batches": args.batches}
     tokens = tokens_per_batch(folder, args.batches)
@@ -187,7 +188,7 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
-    """Epochs of the paper's pt→en training, updates alone, from their first batch to their last; on a CPU one."""
+    """Time epochs of the paper's pt→en training, updates only, from first batch to last; on a CPU one epoch."""
     folder = workload.make_paper_epoch(args.paper_epoch)
     options = {"model": args.model, "precision": args.precision, "batches": "random64"}
     tokens = tokens_per_batch(folder, "random64")
@@ -196,7 +197,7 @@ def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
     gemms = ceilings(folder, args.precision, args.device)
     results = interleave(gemms, rounds=args.rounds, batches=args.batches_per_round)
     repose = trainer("repose", folder, tokens_per_batch=tokens, device=args.device, **options)
-    # A GPU records each shape of batches in its first epoch, and replays it from then on.
+    # A GPU records each shape of batches in its first epoch, and replays it in later epochs.
     results |= interleave([repose], rounds=1 if args.device == "cpu" else 4, batches=batches, warm_rounds=0)
     ratios = compared(results, args.model, folder)
     show(results, ratios, args.model, folder)
@@ -212,7 +213,7 @@ def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def contestants(names: str) -> Sequence[str]:
-    """Names between commas. Raises ArgumentTypeError for one that is not known."""
+    """Split names at commas. Raises ArgumentTypeError for an unknown name."""
     chosen = names.split(",")
     for name in chosen:
         if name not in TRAINERS:
@@ -221,7 +222,7 @@ def contestants(names: str) -> Sequence[str]:
 
 
 def main() -> int:
-    """Runs the comparison, or the epoch; exit code 1 if this project has no figure."""
+    """Command-line entry point: run the comparison or the epoch; return 1 if this project has no figure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     workload.add_arguments(parser)
     parser.add_argument("--model", choices=tuple(PLAIN), default="reinforced")

@@ -1,10 +1,10 @@
-"""How fast trained models translate a text of their own: runs in turn, in batches and one sentence after the other.
+"""Measure how fast trained models translate a text, in batches and sentence by sentence, taking turns.
 
     python benchmarks/translate_runs.py RUN RUN ... --text test.zh --out FILE
 
-Each run translates the first sentences of the text with ONNX Runtime in fp32, one process of one thread; then the next
-one does, and so on in each round, A B C B C A ... Rates are sentences a second; what counts is the median over rounds.
-Unlike `decode.py`, which has every contestant write as many tokens, this measures translations as they are.
+Each run translates the first sentences of the text with ONNX Runtime in fp32, in one process with one thread; then the
+next run does, and so on in each round, A B C B C A ... Rates are sentences per second, and the result is the median
+over rounds. In `decode.py`, all contestants generate equally many tokens; here, translations have their own lengths.
 """
 
 import argparse
@@ -23,7 +23,7 @@ BEAMS = (1, 4)
 
 
 def rate(translator: Translator, sources: Sequence[str], beam_size: int, *, alone: bool) -> float:
-    """Sentences a second."""
+    """Return the number of sentences per second."""
     start = time.perf_counter()
     for batch in ([source] for source in sources) if alone else [sources]:
         translator.translate(batch, beam_size=beam_size)
@@ -31,7 +31,7 @@ def rate(translator: Translator, sources: Sequence[str], beam_size: int, *, alon
 
 
 def main() -> None:
-    """Measures and writes the record."""
+    """Command-line entry point: measure and write the record."""
     parser = argparse.ArgumentParser(description="Sentences per second of trained models, in turn.")
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--text", type=Path, required=True, help="one sentence a line")

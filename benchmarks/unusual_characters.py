@@ -1,7 +1,7 @@
-"""What characters that training hardly ever wrote do to translations: with `src_normalization`, and without it.
+"""Measure what characters that are rare in training do to translations, with and without `src_normalization`.
 
-The same test sentences as they are; with accents as separate characters; with no-break spaces; with soft hyphens in
-words; and with typographic apostrophes, quotes and dashes.
+The test sentences are translated as they are; with accents as separate characters; with no-break spaces; with soft
+hyphens in words; and with typographic apostrophes, quotes and dashes.
 
     python benchmarks/unusual_characters.py runs/mine test.de test.en --out results/unusual-characters.json
 """
@@ -34,7 +34,7 @@ WRITTEN: dict[str, Callable[[str], str]] = {
 
 
 def without(translator: Translator) -> Translator:
-    """The same model, which reads text as it comes."""
+    """Return the model without normalisation of its input text."""
     config = {name: value for name, value in translator.config.items() if name != "src_normalization"}
     assert translator.folder is not None
     tokenizers = directory.load_without_weights(translator.folder, MODEL_KIND)[0]
@@ -42,7 +42,7 @@ def without(translator: Translator) -> Translator:
 
 
 def main() -> None:
-    """Measures, prints and writes the record."""
+    """Command-line entry point: measure, print and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("files", type=Path, nargs=2, metavar="FILE", help="test sources and references")

@@ -1,9 +1,12 @@
-"""What each variant costs beside the first: a training step and a decoding step, in turns, on the same tokens.
+"""Measure what each variant costs compared with the first: a training step and a decoding step, in turns.
 
-One thread, 4,000 tokens a side; a batch of 128 sentences of 5 to 30 tokens, forward and backward with the loss; then 64
-sentences decoded greedily for 20 tokens. Medians over the rounds.
+One thread, and a vocabulary of 4,000 tokens on each side. A training step is a batch of 128 sentences of 5 to 30
+tokens, forward and backward with the loss; then 64 sentences are decoded greedily for 20 tokens. All variants get the
+same tokens. Medians over the rounds.
+
 `enhanced`: the systems of arXiv 2310.10930 at d_model 128, 2 + 2 layers, 4 heads of 32, d_ff 256. Scores are kept apart
-from softmax only where a variant reads them, so what differs is the variant's own arithmetic.
+from softmax only where a variant reads them, so that only the variant's own arithmetic differs.
+
 `reinforced`: the ablations of arXiv 2410.04731 and its baseline, at their own sizes.
 
     python benchmarks/variants.py --out results/speed/variants.json
@@ -59,12 +62,12 @@ FAMILIES: dict[str, dict[str, Architecture]] = {
 
 
 def model(a: Architecture) -> Transformer:
-    """The variant, with fresh weights."""
+    """Return the variant with fresh weights."""
     return build(a, src_vocab_size=VOCAB, tgt_vocab_size=VOCAB)
 
 
 def sentences(number: int) -> Tensor:
-    """Ids of 5 to 30 tokens each, the same at every call."""
+    """Return the ids of sentences of 5 to 30 tokens, the same at every call."""
     draw = torch.Generator().manual_seed(0)
     ids = torch.randint(4, VOCAB, (number, 30), generator=draw)
     lengths = torch.randint(5, 31, (number, 1), generator=draw)
@@ -72,7 +75,7 @@ def sentences(number: int) -> Tensor:
 
 
 def training_step(a: Architecture) -> Callable[[], None]:
-    """Forward, loss and backward of one batch."""
+    """Return a function that computes forward pass, loss and backward pass of one batch."""
     net, src = model(a).train(), sentences(128)
     labels = src.roll(-1, 1)[src != 0]
 
@@ -86,7 +89,7 @@ def training_step(a: Architecture) -> Callable[[], None]:
 
 
 def decoding(a: Architecture) -> Callable[[], None]:
-    """Twenty tokens for each of 64 sentences."""
+    """Return a function that decodes twenty tokens for each of 64 sentences."""
     net, src = model(a).eval(), sentences(64)
 
     @torch.no_grad()
@@ -101,7 +104,7 @@ def decoding(a: Architecture) -> Callable[[], None]:
 def medians(
     make: Callable[[Architecture], Callable[[], None]], variants: Mapping[str, Architecture], rounds: int
 ) -> dict[str, float]:
-    """Seconds of each variant, in turns, after one round that does not count."""
+    """Return the median seconds of each variant, in turns, after one round that does not count."""
     jobs = {name: make(a) for name, a in variants.items()}
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
     for number in range(rounds + 1):
@@ -114,7 +117,7 @@ def medians(
 
 
 def main() -> None:
-    """Prints the table and writes the record."""
+    """Command-line entry point: print the table and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--family", choices=list(FAMILIES), default="enhanced", help="Which variants.")
     parser.add_argument("--rounds", type=int, default=21, help="Rounds that count.")

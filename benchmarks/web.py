@@ -1,9 +1,11 @@
-"""Whether the page that a model is exported to translates as the program does: sentences of the phrasebook's test set,
-in headless Chromium, from one file that opens from disk. The model is `make demo`'s, say.
+"""Check that an exported web page translates as the program does.
+
+Sentences of the phrasebook's test set are translated in headless Chromium, with one file opened from disk. The model
+can be `make demo`'s, for example.
 
     python benchmarks/web.py runs/demo --out results/web-demo.json
 
-In int8 a few sentences differ: the browser's kernels round otherwise than those of the processor.
+In int8 a few sentences differ, because the browser's kernels round differently from the processor's.
 """
 
 import argparse
@@ -31,7 +33,7 @@ _TRANSLATE = """async ([texts, beamSize]) => {
 
 
 def opened(tab: Page, page: Path) -> Page:
-    """The page, ready, and without a network from then on."""
+    """Open the page, wait until it is ready, and go offline."""
     tab.goto(page.as_uri())
     tab.locator("#status", has_text="ready").wait_for(timeout=120_000)
     tab.context.set_offline(True)
@@ -39,7 +41,7 @@ def opened(tab: Page, page: Path) -> Page:
 
 
 def measure(run: Path, texts: list[str], precision: str, tab: Page) -> dict[str, Any]:
-    """How many translations are the same, and how large the page is."""
+    """Return the number of equal translations, and the size of the page."""
     with tempfile.TemporaryDirectory() as folder, repose.load(run, engine="onnx", precision=precision) as translator:
         made = repose.export(run, to="web", out=Path(folder) / "page", precision=precision, single_file=True)
         opened(tab, made.folder / "index.html")
@@ -52,7 +54,7 @@ def measure(run: Path, texts: list[str], precision: str, tab: Page) -> dict[str,
 
 
 def main() -> None:
-    """Compares and writes the record."""
+    """Command-line entry point: compare and write the record."""
     parser = argparse.ArgumentParser(description="Translations of the exported page beside the program's.")
     parser.add_argument("run", type=Path, help="run or model directory, from Portuguese to English")
     parser.add_argument("--sentences", type=int, default=100, help="of the phrasebook's test set, the first ones")

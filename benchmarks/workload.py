@@ -1,16 +1,16 @@
-"""The same data for every contestant: token ids and batches in one folder, which needs only numpy to read.
+"""Make the data that all contestants share: token ids and batches in one folder. Reading it needs only numpy.
 
     python benchmarks/workload.py                                  # from the embedded phrasebook
     python benchmarks/workload.py --train train.de.gz train.en.gz  # from two aligned files, or one that holds pairs
 
-    workload.json   src_vocab_size, tgt_vocab_size, corpus, pairs, src_tokens, tgt_tokens (labels, END counted)
+    workload.json   src_vocab_size, tgt_vocab_size, corpus, pairs, src_tokens, tgt_tokens (labels, END included)
     pairs.npz       int32: src, src_offsets, tgt, tgt_offsets: ids [START … END], one sentence after the other;
                     random64, random64_offsets, tokens1600, tokens1600_offsets: the pairs of each batch of an epoch
-    decode.npz      int32: src, src_offsets: 1,000 sources to be translated
-    prepared/       the same pairs as `repose` keeps them for a training
+    decode.npz      int32: src, src_offsets: 1,000 sources to translate
+    prepared/       the same pairs in the format that `repose` trains on
 
-Vocabularies have the sizes that fit the paper's numbers of parameters, 7,765 and 7,010: a text that yields fewer tokens
-leaves the last ones unused. The folder lies in repose's cache and is made once for each corpus.
+The vocabularies have the sizes that fit the paper's parameter counts, 7,765 and 7,010. If a text yields fewer tokens,
+the last ids are unused. The folder is in repose's cache and is made once for each corpus.
 """
 
 import argparse
@@ -39,29 +39,29 @@ from phrasebook.corpus import generate
 
 SRC_VOCAB_SIZE, TGT_VOCAB_SIZE = 7_765, 7_010
 MAX_TOKENS = 128
-"""Of a source with START and END, and of a target's labels (the paper's limit)."""
+"""Largest number of tokens of a source, START and END included, and of a target's labels: the paper's limit."""
 PAPER_PAIRS = 51_785
-"""Training pairs of the paper's pt→en corpus (arXiv 2410.04731, section 3.1)."""
+"""Number of training pairs in the paper's pt→en corpus (arXiv 2410.04731, section 3.1)."""
 POLICIES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
-"""Names of the lists of batches, each with the arguments of `repose.data.batching.Batches`; its seed is 0."""
+"""Names of the lists of batches, each with its arguments for `repose.data.batching.Batches`; the seed is 0."""
 NUM_DECODED = 1000
 _FORMAT = 1
 _PHRASEBOOK = "phrasebook"
 
 
 class RandomIds:
-    """A tokenizer for text that is token ids already, such as "17 4 300"."""
+    """A tokenizer for text that already consists of token ids, such as "17 4 300"."""
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """[START … END] of each text."""
+        """Return [START … END] for each text."""
         return [[START, *map(int, text.split()), END] for text in texts]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What names a corpus on a benchmark's command line."""
+    """Add the options that choose a corpus to a benchmark's command line."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--corpus", default=_PHRASEBOOK, help="phrasebook, or one that `repose fetch` knows")
     group.add_argument("--train", type=Path, nargs="+", metavar="FILE", help="two aligned files, or one that has pairs")
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(args: argparse.Namespace) -> Path:
-    """The workload's folder for such a command line."""
+    """Return the workload's folder for these options."""
     if args.train is not None:
         return make(args.train, args.corpus_name)
     if args.corpus == _PHRASEBOOK:
@@ -80,27 +80,28 @@ def from_arguments(args: argparse.Namespace) -> Path:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """workload.json."""
+    """Return the content of workload.json."""
     return json.loads((folder / "workload.json").read_text(encoding="utf-8"))
 
 
 def make(files: Sequence[Path], name: str | None = None) -> Path:
-    """The workload of a corpus in one file or two aligned ones, called `name`."""
+    """Return the workload of a corpus in one file or two aligned ones, under this name."""
     name = name or files[0].resolve().parent.name
     return _cached(_digest(files), name, lambda folder: _from_text(PairReader(files), folder))
 
 
 def make_phrasebook(pairs: int = 20_000) -> Path:
-    """The workload of so many embedded pairs."""
+    """Return the workload of this many phrasebook pairs."""
     key = f"{_PHRASEBOOK} {__version__} {pairs}"
     return _cached(key, _PHRASEBOOK, lambda folder: _from_text(generate(pairs), folder))
 
 
 def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
-    """Random ids in as many pairs as the paper's pt→en corpus has, as long as the pairs of these files.
+    """Return a workload of random ids with as many pairs as the paper's pt→en corpus, as long as the pairs of these
+    files.
 
     `files` are sources and targets in turn, such as valid.pt valid.en test.pt test.en. Pairs of lengths are drawn with
-    replacement from all of them, tokenised by tokenizers trained on them, and capped at `MAX_TOKENS`.
+    replacement from all of them, tokenised by tokenizers trained on them, and cut to `MAX_TOKENS`.
     """
     name = f"random ids, lengths of {files[0].resolve().parent.name}"
 
@@ -121,13 +122,13 @@ def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
 
 
 def _sides(pairs: Iterable[Pair]) -> list[tuple[list[str], int]]:
-    """The texts of each side with the size of its vocabulary."""
+    """Return the texts of each side, with the size of its vocabulary."""
     src, tgt = zip(*pairs, strict=True)
     return [(list(src), SRC_VOCAB_SIZE), (list(tgt), TGT_VOCAB_SIZE)]
 
 
 def _tokenizer(side: tuple[list[str], int]) -> Tokenizer:
-    """As in the paper's recipe (`reinforced-paper.toml`)."""
+    """Train a tokenizer as in the paper's recipe (`reinforced-paper.toml`)."""
     lines, vocab_size = side
     return Tokenizer.train(lines, kind="wordpiece", vocab_size=vocab_size, lowercase=True, strip_accents=True)
 
@@ -148,12 +149,12 @@ def _prepare(pairs: Sequence[Pair], encoders: tuple[TextEncoder, TextEncoder], f
 
 
 def _cached(key: str, name: str, build: Callable[[Path], Path]) -> Path:
-    """The folder of that key; made by `build`, which prepares the pairs, and `_write`, if it is not there."""
+    """Return the folder of this key. If it is missing, `build` prepares the pairs, and `_write` writes the rest."""
     digest = hashlib.sha256(f"{_FORMAT} {key} {name}".encode()).hexdigest()[:16]
     folder = corpora.cache_home() / "benchmarks" / digest
     if not (folder / "workload.json").exists():
         print(f"making the workload of {name}", file=sys.stderr)
-        shutil.rmtree(folder, ignore_errors=True)  # left by a run that was stopped
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier run may have been stopped
         folder.mkdir(parents=True)
         _write(folder, name, PairDataset.open(build(folder)))
     return folder
@@ -180,16 +181,16 @@ def _write(folder: Path, name: str, data: PairDataset) -> None:
         "src_tokens": data.counts.src_tokens,
         "tgt_tokens": data.counts.tgt_tokens,
     }
-    (folder / "workload.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")  # last: all is there
+    (folder / "workload.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")  # last: now complete
 
 
 def _ids(data: PairDataset, side: str) -> tuple[np.ndarray, np.ndarray]:
-    """All ids of a side, and where each sentence begins (pairs + 1), int32."""
+    """Return all ids of a side, and where each sentence begins (pairs + 1), int32."""
     return data.columns.values[side].astype(np.int32), data.columns.offsets[side].astype(np.int32)
 
 
 def joined(rows: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows one after the other, and where each begins (rows + 1), int32."""
+    """Return the rows one after the other, and where each begins (rows + 1), int32."""
     offsets = np.cumsum([0, *map(len, rows)])
     return np.concatenate(rows).astype(np.int32), offsets.astype(np.int32)
 
@@ -199,7 +200,7 @@ def _digest(files: Iterable[Path]) -> str:
 
 
 def main() -> None:
-    """Makes a workload and prints its folder."""
+    """Command-line entry point: make a workload and print its folder."""
     parser = argparse.ArgumentParser(description="The data of the benchmarks.")
     add_arguments(parser)
     folder = from_arguments(parser.parse_args())

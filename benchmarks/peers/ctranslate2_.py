@@ -1,9 +1,9 @@
-"""CTranslate2: decoding by `Translator.translate_batch`, with its own sorting by length, batching and workers.
+"""CTranslate2: decoding with `Translator.translate_batch`, including its sorting by length, batching and workers.
 
-A Transformer with random weights is written in CTranslate2's own format: normalised after each sublayer, ReLU, biases
-everywhere, sinusoidal positions added or, for `small-rotary`, queries and keys turned. Its converters only make heads
-of width d_model / heads, but the format takes any width, so that `baseline` and `small-rotary` run at their exact
-sizes, too; the exact `reinforced` cannot be expressed.
+A Transformer with random weights is written in CTranslate2's own format: Post-LN, ReLU, biases everywhere, and
+sinusoidal positions that are added, or for `small-rotary`, rotated queries and keys. CTranslate2's converters only make
+heads of width d_model / heads, but its format allows any width. So `baseline` and `small-rotary` also run at their
+exact sizes. The exact `reinforced` cannot be expressed.
 """
 
 import math
@@ -21,7 +21,7 @@ from protocol import DECODE_BATCH, MODELS, NEW_TOKENS, Options, Sizes, Workload,
 
 COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 RESERVED = ("[PAD]", "<unk>", "<s>", "</s>")
-"""Tokens 0 to 3; CTranslate2 knows the last three by these names."""
+"""Tokens 0 to 3. CTranslate2 expects these names for the last three."""
 
 
 class _Filler:
@@ -47,7 +47,7 @@ class _Filler:
         self.parameters += 2 * width
 
     def layer(self, spec: Any) -> None:
-        """An encoder layer, or a decoder layer with its cross-attention."""
+        """Fill an encoder layer, or a decoder layer with its cross-attention."""
         d_model, width = self._sizes.d_model, self._sizes.num_heads * self._sizes.head_dim
         projections, output = spec.self_attention.linear
         self.linear(projections, 3 * width, d_model)
@@ -65,7 +65,7 @@ class _Filler:
 
 
 def save(folder: str, sizes: Sizes, src_vocab: list[str], tgt_vocab: list[str]) -> int:
-    """Writes a model with random weights; its parameter count."""
+    """Write a model with random weights, and return its parameter count."""
     shared = {"pre_norm": False, "activation": Activation.RELU, "head_dim": sizes.head_dim}
     if sizes.combine == "rotary":
         shared |= {"rotary_dim": sizes.head_dim, "rotary_interleave": True}
@@ -86,12 +86,12 @@ def save(folder: str, sizes: Sizes, src_vocab: list[str], tgt_vocab: list[str]) 
 
 
 def vocabulary(size: int) -> list[str]:
-    """Tokens as text, by their ids."""
+    """Return a name for each token id."""
     return [*RESERVED, *map(str, range(len(RESERVED), size))]
 
 
 def translator(options: Options, folder: Path | str) -> ctranslate2.Translator:
-    """`processes` workers of `threads` threads each; CTranslate2 keeps them all in one process."""
+    """Return a translator with `processes` workers of `threads` threads each; CTranslate2 keeps all in one process."""
     return ctranslate2.Translator(
         str(folder),
         device="cpu",
@@ -102,7 +102,7 @@ def translator(options: Options, folder: Path | str) -> ctranslate2.Translator:
 
 
 def main() -> None:
-    """Builds the model and decodes until stdin ends."""
+    """Command-line entry point: build the model and decode until stdin ends."""
     options = parse(
         "CTranslate2 as a contestant.",
         tasks=("decode",),
@@ -116,7 +116,7 @@ def main() -> None:
     workload = Workload(options)
     src_vocab, tgt_vocab = vocabulary(workload.src_vocab_size), vocabulary(workload.tgt_vocab_size)
     with tempfile.TemporaryDirectory() as folder:
-        # In a process of its own: memory that only the making of a random model takes is not a translator's.
+        # In another process, so that memory needed only to create a random model does not count for the translator.
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as maker:
             parameters = maker.submit(save, folder, options.sizes, src_vocab, tgt_vocab).result()
         machine = translator(options, folder)

@@ -1,9 +1,9 @@
-"""The machine's ceiling: nothing but square matrix products. Its units are floating-point operations, not tokens.
+"""The machine's ceiling: only square matrix products. Its units are floating-point operations, not tokens.
 
-One batch is one product of 2,048 x 2,048 matrices (8,192 on a GPU) in each process, with a multiplication and an
-addition counted as two operations. Model, task and batches are ignored. PyTorch has two ways to multiply fp32 matrices
-on a CPU, and on processors that are not Intel's one may be twice as fast as the other: `torch.mm` (MKL) and oneDNN's
-linear layer. The faster one is taken; with GEMM=torch.mm in the environment, `torch.mm`.
+One batch is one product of 2,048 x 2,048 matrices (8,192 on a GPU) in each process. A multiplication and an addition
+count as two operations. Model, task and batches are ignored. PyTorch has two ways to multiply fp32 matrices on a CPU:
+`torch.mm` (MKL) and oneDNN's linear layer. On processors of other makers than Intel, one may be twice as fast as the
+other. The faster one is used; with GEMM=torch.mm in the environment, `torch.mm`.
 """
 
 import multiprocessing
@@ -17,14 +17,14 @@ from protocol import Options, parse, serve
 from torch import Tensor
 
 Product = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(left, right, room for the product) -> left times right; the right one may be taken as transposed."""
+"""(left, right, buffer for the product) -> left times right; the right one may be read as transposed."""
 PRODUCTS: dict[str, Product] = {"torch.mm": lambda a, b, room: torch.mm(a, b, out=room)}
 if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
     PRODUCTS["oneDNN"] = lambda a, b, _: torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
 
 
 class Products:
-    """One process's matrices."""
+    """The matrices of one process."""
 
     def __init__(self, options: Options) -> None:
         torch.set_num_threads(options.threads)
@@ -32,19 +32,19 @@ class Products:
         dtype = torch.float32 if options.precision == "fp32" else torch.bfloat16
         self.matrices = torch.randn(3, size, size, device=options.device).to(dtype).unbind()
         self.flops = 2 * size**3
-        """Of one product."""
+        """Operations of one product."""
         self.kind = os.environ.get("GEMM", "torch.mm")
         if options.device == "cpu" and "GEMM" not in os.environ:
             self.kind = min(PRODUCTS, key=self._seconds)
 
     def multiply(self, times: int) -> None:
-        """So many products, one after the other."""
+        """Compute this many products, one after the other."""
         for _ in range(times):
             product = PRODUCTS[self.kind](*self.matrices)
-        product[0, 0].item()  # a GPU is waited for
+        product[0, 0].item()  # waits for a GPU
 
     def _seconds(self, kind: str) -> float:
-        """That a product takes: the fastest of three, after one to warm up."""
+        """Return the seconds of one product: the fastest of three, after one to warm up."""
         seconds = []
         for _ in range(4):
             began = time.perf_counter()
@@ -54,7 +54,7 @@ class Products:
 
 
 def follow(orders: Connection, options: Options) -> None:
-    """What the second process does: as many products as it is told, until the first one ends."""
+    """Run in another process: compute as many products as ordered, until the first process ends."""
     products = Products(options)
     try:
         while True:
@@ -65,7 +65,7 @@ def follow(orders: Connection, options: Options) -> None:
 
 
 def main() -> None:
-    """Multiplies."""
+    """Command-line entry point: multiply until stdin ends."""
     options = parse(__doc__, max_processes=64, devices=("cpu", "cuda"))
     followers = []
     context = multiprocessing.get_context("spawn")

@@ -1,7 +1,7 @@
-"""TensorFlow's tutorial Transformer with Keras, in both exact configurations, trained as the tutorial trains it.
+"""TensorFlow's tutorial Transformer with Keras, in both exact configurations, trained as in the tutorial.
 
-`reinforced` normalises token columns over each sentence, which is what the paper prints. The step is
-one graph for all shapes, without XLA, which would compile each shape anew. bf16 is Keras' policy mixed_bfloat16.
+`reinforced` normalises token columns over each sentence, as printed in the paper. The training step is one graph for
+all shapes, without XLA, which would compile each shape separately. bf16 is Keras' policy mixed_bfloat16.
 """
 
 import os
@@ -15,7 +15,7 @@ from protocol import ADAM_BETAS, ADAM_EPS, LEARNING_RATE, PAD, Workload, parse, 
 
 
 def main() -> None:
-    """Trains."""
+    """Command-line entry point: train until stdin ends."""
     options = parse(__doc__, tasks=("train",), sizes=("exact",))
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(options.threads)

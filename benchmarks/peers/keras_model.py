@@ -1,9 +1,10 @@
-"""The TensorFlow tutorial's Transformer from Keras' own layers, as it is and as Hsiao and Dutta (2024) change it.
+"""The TensorFlow tutorial's Transformer from Keras' own layers, unchanged and with Hsiao and Dutta's (2024) changes.
 
-"Neural machine translation with a Transformer and Keras", layer by layer; with `combine = concat` and `values = tokens`
-the changes of arXiv 2410.04731, eqs. 4 to 14: token embeddings normalised over each sentence's real tokens, set beside
-the positions, and taken as the values of every attention. `keras_parity.py` shows that it computes what this project's
-`baseline` and `reinforced-lookahead` compute; `keras_.py` measures its speed. Imports no torch.
+It follows "Neural machine translation with a Transformer and Keras", layer by layer. `combine = concat` and `values =
+tokens` make the changes of arXiv 2410.04731, eqs. 4 to 14: token embeddings are normalised over each sentence's real
+tokens, concatenated with the positions, and taken as the values of every attention. `keras_parity.py` shows that it
+computes the same as this project's `baseline` and `reinforced-lookahead`; `keras_.py` measures its speed. Does not
+import torch.
 """
 
 import math
@@ -17,14 +18,15 @@ START = 2
 MAX_LENGTH = 2048
 
 Padding = Literal["masked", "propagated", "attended"]
-"""Keras' padding masks: handed to every attention, left to Keras' own propagation from the embedding, or absent."""
+"""Keras' padding masks: passed to every attention, left to Keras' own propagation from the embedding, or absent."""
 
 
 class Input(keras.layers.Layer):
-    """Ids (B, L) to the stream (B, L, D) and the values (B, L, M), both with Keras' padding mask where asked for.
+    """From ids (B, L) to the stream (B, L, D) and the values (B, L, M), both with Keras' padding mask if requested.
 
-    Scaled embeddings plus positions, the values being the stream; or, with `combine = concat`, embeddings normalised
-    over each sentence's real tokens beside the positions, the values being the normalised embeddings.
+    The stream is the scaled embeddings plus positions, and the values are the stream. With `combine = concat`, the
+    embeddings are normalised over each sentence's real tokens and concatenated with the positions, and the values are
+    the normalised embeddings.
     """
 
     def __init__(self, vocab_size: int, sizes: Any, padding: Padding) -> None:
@@ -47,7 +49,7 @@ class Input(keras.layers.Layer):
         return self.dropout(stream, training=training), values
 
     def _normalise(self, x: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
-        """Columns of zero mean and unit (biased) variance over the sentence: TN of eqs. 4 to 7."""
+        """Return columns of zero mean and unit (biased) variance over the sentence: TN of eqs. 4 to 7."""
         n = tf.reduce_sum(real, axis=1, keepdims=True)
         centred = x - tf.reduce_sum(x * real, axis=1, keepdims=True) / n
         variance = tf.reduce_sum(tf.square(centred) * real, axis=1, keepdims=True) / n
@@ -59,7 +61,7 @@ class Input(keras.layers.Layer):
 
 
 def sines_then_cosines(length: int, width: int) -> np.ndarray:
-    """Positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
+    """Return positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
     half = width // 2
     angles = np.outer(np.arange(length), 10_000.0 ** -(np.arange(half) / half))
     return np.hstack([np.sin(angles), np.cos(angles)]).astype(np.float32)
@@ -68,7 +70,7 @@ def sines_then_cosines(length: int, width: int) -> np.ndarray:
 class KerasTransformer:
     """The tutorial's Transformer. `parts` names each Keras layer as this project names its own.
 
-    `sizes` has the fields of `repose.model.architecture.Architecture` that are read here.
+    `sizes` has those fields of `repose.model.architecture.Architecture` that are read here.
     """
 
     def __init__(self, sizes: Any, src_vocab_size: int, tgt_vocab_size: int, padding: Padding = "masked") -> None:
@@ -84,7 +86,7 @@ class KerasTransformer:
             self._add_layer(f"encoder.layers.{i}", ("self_attention",))
         for i in range(sizes.num_decoder_layers):
             self._add_layer(f"decoder.layers.{i}", ("self_attention", "cross_attention"))
-        self(*2 * [tf.fill([1, 2], START)])  # Keras makes its weights at the first call
+        self(*2 * [tf.fill([1, 2], START)])  # Keras creates its weights at the first call
 
     def _add_layer(self, prefix: str, attentions: tuple[str, ...]) -> None:
         sizes = self.sizes
@@ -98,7 +100,7 @@ class KerasTransformer:
             self.parts[f"{prefix}.{name}_sublayer.norm"] = keras.layers.LayerNormalization(epsilon=sizes.norm_eps)
 
     def __call__(self, src: tf.Tensor, tgt: tf.Tensor, *, training: bool = False) -> tf.Tensor:
-        """Logits (B, T, V) for ids (B, S) and (B, T), padded on the right with 0."""
+        """Return the logits (B, T, V) for ids (B, S) and (B, T), padded on the right with 0."""
 
         def attend(
             name: str, x: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, ids: tf.Tensor, *, causal: bool = False
@@ -131,7 +133,7 @@ class KerasTransformer:
         return self.parts[f"{name}_sublayer.norm"](keras.layers.Add()([x, y]))
 
     def weights(self) -> dict[str, Any]:
-        """Every Keras variable by the name of its counterpart here."""
+        """Return every Keras variable under the name of its counterpart in this project."""
         tails = {"kernel": "weight", "embeddings": "tokens.weight", "gamma": "weight", "beta": "bias", "bias": "bias"}
         projections = {"query": "query.", "key": "key.", "value": "value.", "attention_output": "output."}
         found = {}

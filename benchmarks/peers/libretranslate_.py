@@ -1,11 +1,14 @@
-"""LibreTranslate itself, as `pip install libretranslate` brings it, with a model of `repose export --to ctranslate2`.
+"""LibreTranslate itself, as installed by `pip install libretranslate`, with a model of `repose export --to
+ctranslate2`.
 
-It takes models as packages: a folder with a CTranslate2 model, a SentencePiece tokenizer and a splitter of sentences.
-The package is made here, of the exported model, whose tokenizer must be one for both sides. Its merges are written as a
-SentencePiece model of the same pieces. The splitters that LibreTranslate takes by default are downloads, so it is
-given spaCy's, a choice of its own, with rules instead of a network, which cost less. Arguments: a folder of
-`repose export --to ctranslate2`, the beam size, how many translations CTranslate2 is to compute at once, each in one
-thread (0: what LibreTranslate asks it for), a folder to work in. Prints its port.
+LibreTranslate reads models as packages: a folder with a CTranslate2 model, a SentencePiece tokenizer and a sentence
+splitter. This script makes the package from the exported model, which must have one tokenizer for both sides. The
+tokenizer's merges are written as a SentencePiece model with the same pieces. LibreTranslate's default splitters are
+downloads, so it gets spaCy's, which it also supports, with rules instead of a network, which take less time.
+
+Arguments: a folder of `repose export --to ctranslate2`; the beam size; the number of translations that CTranslate2
+computes at the same time, each in one thread (0: as many as LibreTranslate asks for); a folder to work in. Prints its
+port.
 """
 
 import json
@@ -17,11 +20,11 @@ import sys
 from pathlib import Path
 
 BYTES = [*range(33, 127), *range(161, 173), *range(174, 256)]
-"""Those that a byte-level tokenizer writes as the characters of the same number; all others from 256 on."""
+"""Bytes that a byte-level tokenizer writes as the character of the same number. It writes all others from 256 on."""
 
 
 def piece_of(token: str) -> str:
-    """A byte-level token as SentencePiece writes it; "" if it is part of a character."""
+    """Return a byte-level token as SentencePiece writes it; "" if it is only part of a character."""
     others = [byte for byte in range(256) if byte not in BYTES]
     byte_of = {chr(byte): byte for byte in BYTES} | {chr(256 + n): byte for n, byte in enumerate(others)}
     try:
@@ -31,7 +34,8 @@ def piece_of(token: str) -> str:
 
 
 def write_sentencepiece(tokenizer: dict, path: Path) -> list[str]:
-    """A SentencePiece model that splits as a byte-level BPE tokenizer does; the pieces in the order of its ids."""
+    """Write a SentencePiece model that splits as a byte-level BPE tokenizer does; return the pieces in order of its
+    ids."""
     import sentencepiece.sentencepiece_model_pb2 as proto
 
     model = tokenizer["model"]
@@ -46,7 +50,7 @@ def write_sentencepiece(tokenizer: dict, path: Path) -> list[str]:
             piece = f"<unused {len(pieces)}>"
         pieces.append(piece)
         entry = written.pieces.add()
-        # Of two pieces that could be joined, the one with the higher score is: the earlier merge.
+        # Of two pieces that could be merged, the one with the higher score is merged: the earlier merge.
         entry.piece, entry.score = piece, -float(ranks.get(token, 0))
         if token == "[UNK]":
             entry.type = entry.UNKNOWN
@@ -64,7 +68,7 @@ def write_sentencepiece(tokenizer: dict, path: Path) -> list[str]:
 
 
 def write_package(exported: Path, package: Path, source: str, target: str) -> None:
-    """What LibreTranslate downloads, otherwise."""
+    """Write the package that LibreTranslate would otherwise download."""
     import spacy
 
     tokenizer = (exported / "tokenizer.src.json").read_text()
@@ -83,9 +87,9 @@ def write_package(exported: Path, package: Path, source: str, target: str) -> No
 
 
 def main() -> None:
-    """From the command line."""
+    """Command-line entry point."""
     exported, beam_size, at_once, work = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4]).resolve()
-    # With fewer than two packages it looks for more to download.
+    # With fewer than two packages, LibreTranslate looks for more to download.
     write_package(exported, work / "packages" / "there", "pt", "en")
     write_package(exported, work / "packages" / "back", "en", "pt")
     (work / "argos-translate" / "spacy" / "senter" / "model").mkdir(parents=True)
@@ -99,7 +103,7 @@ def main() -> None:
         port = listener.getsockname()[1]
     from libretranslate.main import main as serve
 
-    logging.getLogger("argostranslate.utils").setLevel(logging.WARNING)  # each step of each translation
+    logging.getLogger("argostranslate.utils").setLevel(logging.WARNING)  # it logs each step of each translation
     sys.argv = ["libretranslate", "--host", "127.0.0.1", "--port", str(port)]
     print(port, flush=True)
     serve()

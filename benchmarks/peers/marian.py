@@ -1,8 +1,9 @@
-"""Hugging Face's MarianMTModel: trained by `transformers.Trainer`, decoding by `generate`, both as a user has them.
+"""Hugging Face's MarianMTModel, trained by `transformers.Trainer` and decoding by `generate`, as users run them.
 
-The nearest sizes that its configuration can express: head width d_model / heads, positions added, values from hidden
-states. `Trainer` runs its own loop, once, over a dataset whose items are the batches; a callback holds it between steps
-while others are measured. Its gradient clipping is switched off, because no other contestant clips.
+The sizes are the nearest that its configuration can express: head width d_model / heads, positions added, values from
+hidden states. `Trainer` runs its own loop, once, over a dataset whose items are the batches. A callback stops it
+between steps while other contestants are measured. Gradient clipping is switched off, because no other contestant
+clips.
 """
 
 import queue
@@ -34,7 +35,10 @@ IGNORED = -100
 
 
 def build(options: Options, workload: Workload) -> MarianMTModel:
-    """Random weights, three separate embedding and output matrices as in the paper's models (arXiv 2410.04731)."""
+    """Build the model with random weights.
+
+    It has three separate embedding and output matrices, as in the paper's models (arXiv 2410.04731).
+    """
     sizes = options.sizes
     torch.manual_seed(0)
     config = MarianConfig(
@@ -64,12 +68,12 @@ def build(options: Options, workload: Workload) -> MarianMTModel:
 
 
 class Batches(torch.utils.data.Dataset):
-    """The batches of training from `first` on, each put together when it is asked for."""
+    """The training batches from `first` on, each assembled on demand."""
 
     def __init__(self, workload: Workload) -> None:
         self.first = 0
         self.tokens: dict[int, int] = {}
-        """Target tokens of each batch that was ever asked for, by its number."""
+        """Target tokens of each batch that was ever requested, by its number."""
         self._workload = workload
 
     def __len__(self) -> int:
@@ -85,7 +89,7 @@ class Batches(torch.utils.data.Dataset):
 
 
 class Gate(TrainerCallback):
-    """Lets the Trainer take as many steps as it is asked for, and holds it, asleep, until it is asked for more."""
+    """Lets the Trainer take as many steps as requested, then makes it wait for the next request."""
 
     def __init__(self) -> None:
         self._asked: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -93,12 +97,12 @@ class Gate(TrainerCallback):
         self._left = 0
 
     def run(self, steps: int) -> None:
-        """Called from another thread: have these steps taken."""
+        """Make the Trainer take these steps. Called from another thread."""
         self._asked.put(steps)
         self._done.get()
 
     def end(self) -> None:
-        """Called from another thread: let the training end."""
+        """Let the training end. Called from another thread."""
         self._asked.put(0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 (Trainer's names)
@@ -115,11 +119,11 @@ class Gate(TrainerCallback):
 
 
 def train(options: Options, workload: Workload, model: MarianMTModel, facts: dict[str, Any]) -> None:
-    """Trainer's loop in this thread, the protocol in another: torch's settings are those of the main thread."""
+    """Run Trainer's loop in this thread, the protocol in another: torch's settings belong to the main thread."""
     batches, gate = Batches(workload), Gate()
 
     def run(numbers: list[int]) -> int:
-        if not batches.tokens:  # the Trainer waits in `on_train_begin`; from here on it goes round by itself
+        if not batches.tokens:  # the Trainer waits in `on_train_begin`; after that, it runs by itself
             batches.first = numbers[0]
         gate.run(len(numbers))
         return sum(batches.tokens[number] for number in numbers)
@@ -163,7 +167,7 @@ def _only(items: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 
 def decode(options: Options, workload: Workload, model: MarianMTModel, facts: dict[str, Any]) -> None:
-    """`generate` with its key/value cache, batch by batch in the order given."""
+    """Decode with `generate` and its key/value cache, batch by batch in the given order."""
     model.to(options.device).eval()
     if options.precision == "bf16":
         model.bfloat16()
@@ -190,7 +194,7 @@ def decode(options: Options, workload: Workload, model: MarianMTModel, facts: di
 
 
 def main() -> None:
-    """Builds the model and does the task until stdin ends."""
+    """Command-line entry point: build the model and do the task until stdin ends."""
     options = parse("Hugging Face MarianMTModel as a contestant.", sizes=("nearest",), devices=("cpu", "cuda"))
     torch.set_num_threads(options.threads)
     workload = Workload(options)

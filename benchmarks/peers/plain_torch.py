@@ -20,14 +20,14 @@ MAX_PROCESSES = 64
 
 
 def sinusoids(length: int, width: int) -> Tensor:
-    """Positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
+    """Return positions (L, M): sines of position / 10000^(k / (M/2)) for k = 0..M/2-1, then their cosines."""
     half = width // 2
     angles = torch.arange(length)[:, None] * 10_000.0 ** -(torch.arange(half) / half)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
 class Embedding(nn.Module):
-    """Ids (B, L) to the first layer's input (B, L, D) and the values (B, L, M)."""
+    """From ids (B, L) to the first layer's input (B, L, D) and the values (B, L, M)."""
 
     def __init__(self, vocab_size: int, sizes: Sizes) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Embedding(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention, residual sum and norm. With `turns`, queries and keys are turned by their positions."""
+    """Multi-head attention, residual sum and norm. With `turns`, queries and keys have rotary positions."""
 
     def __init__(self, sizes: Sizes, *, turns: bool = False) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Attention(nn.Module):
         return self.norm(x + self.output(mixed.transpose(1, 2).flatten(2)))
 
     def turned(self, x: Tensor) -> Tensor:
-        """Queries or keys (B, H, L, C), each pair of numbers as a complex one times its position's rotation."""
+        """Return queries or keys (B, H, L, C), each pair of numbers multiplied by its position's rotation."""
         pairs = torch.view_as_complex(x.float().unflatten(3, (-1, 2)))
         return torch.view_as_real(pairs * self.rotations[: x.shape[2]]).flatten(3).type_as(x)
 
@@ -102,7 +102,7 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """One layer of either stack; of the decoder with `cross`."""
+    """One layer of the encoder, or with `cross`, of the decoder."""
 
     def __init__(self, sizes: Sizes, *, cross: bool) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Logits (B, T, V) for ids (B, S) and (B, T)."""
+    """The Transformer: logits (B, T, V) for ids (B, S) and (B, T)."""
 
     def __init__(self, sizes: Sizes, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Transformer(nn.Module):
             x = layer.feed_forward(x)
         y, tgt_values = self.target(tgt)
         for layer in self.decoder:
-            # Padding stands on the right: no real target sees it through the causal mask.
+            # Padding is on the right: no real target sees it through the causal mask.
             y = layer.attention(y, y, tgt_values if self.takes_tokens else y, None, causal=True)
             y = layer.cross(y, x, src_values if self.takes_tokens else x, mask)
             y = layer.feed_forward(y)
@@ -138,10 +138,10 @@ class Transformer(nn.Module):
 
 
 class Training:
-    """One process's model, and its share of each batch."""
+    """The model of one process, and its share of each batch."""
 
     def __init__(self, rank: int, options: Options, model_type: type[nn.Module]) -> None:
-        """`model_type(sizes, src_vocab_size, tgt_vocab_size)` gives logits (B, T, V) for source and target ids."""
+        """`model_type(sizes, src_vocab_size, tgt_vocab_size)` returns logits (B, T, V) for source and target ids."""
         torch.set_num_threads(options.threads)
         torch.manual_seed(rank)
         self.rank, self.options = rank, options
@@ -157,13 +157,13 @@ class Training:
         )
 
     def run(self, numbers: list[int]) -> int:
-        """Train on these batches; tells the other processes."""
+        """Train on these batches, and tell the other processes to."""
         if self.options.processes > 1:
             dist.broadcast_object_list([numbers])
         return self.compute(numbers)
 
     def follow(self) -> None:
-        """Do as the first process says, until it names no batch."""
+        """Train as the first process says, until it names no batch."""
         order: list[list[int]] = [[]]
         while True:
             dist.broadcast_object_list(order)
@@ -172,7 +172,7 @@ class Training:
             self.compute(order[0])
 
     def compute(self, numbers: list[int]) -> int:
-        """This process's share of these batches; returns their target tokens, over all processes."""
+        """Train on this process's share of these batches; return their target tokens, over all processes."""
         options, tokens, share = self.options, 0, slice(self.rank, None, self.options.processes)
         for number in numbers:
             batch = self.workload.train_batch(number)
@@ -184,19 +184,19 @@ class Training:
             loss.backward()
             self.optimizer.step()
             tokens += batch.tokens
-        loss.item()  # a GPU is waited for
+        loss.item()  # waits for a GPU
         return tokens
 
 
 def follow(index: int, options: Options, model_type: type[nn.Module], meeting: str) -> None:
-    """A process that is told what to do."""
+    """Run another process, which follows the first."""
     rank = index + 1
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=options.processes)
     Training(rank, options, model_type).follow()
 
 
 def train(name: str, options: Options, model_type: type[nn.Module]) -> None:
-    """Trains as the benchmark tells."""
+    """Train as the benchmark says."""
     with tempfile.TemporaryDirectory() as folder:
         if options.processes > 1:
             meeting = f"file://{folder}/meeting"
@@ -212,7 +212,7 @@ def train(name: str, options: Options, model_type: type[nn.Module]) -> None:
 
 
 def main() -> None:
-    """Trains."""
+    """Command-line entry point: train until stdin ends."""
     options = parse(__doc__, tasks=("train",), max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), models=MODELS)
     train("plain PyTorch", options, Transformer)
 

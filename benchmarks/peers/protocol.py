@@ -1,14 +1,15 @@
-"""What every contestant of a benchmark speaks; needs nothing but numpy, so that it runs in every peer's environment.
+"""The protocol of every contestant of a benchmark. Needs only numpy, so that it runs in every peer's environment.
 
-A contestant is a process. It is told a workload and a task on its command line (`parse`), builds its model, and calls
-`serve`, which speaks to the benchmark through stdin and stdout, one JSON object a line:
+A contestant is a process. Its command line (`parse`) names a workload and a task. It builds its model and calls
+`serve`, which talks to the benchmark through stdin and stdout, one JSON object per line:
 
     contestant  {"ready": true, "name": "...", "parameters": 2809634, "versions": {...}, "processes": 2, "threads": 1}
     benchmark   20
     contestant  {"units": 18432, "seconds": 1.9, "peak_rss": 402653184}
 
-Each number asks for the next so many batches of the task, from the first one again after the last. Units are target
-tokens (labels that are not padding) for `train`, sentences for `decode`. The end of stdin ends the contestant.
+Each number asks for that many further batches of the task; after the last batch, the first one follows. Units are
+target tokens (labels that are not padding) for `train`, and sentences for `decode`. The contestant ends when stdin
+does.
 """
 
 import argparse
@@ -24,18 +25,18 @@ import numpy as np
 
 PAD, UNK, START, END = 0, 1, 2, 3
 MODELS = ("reinforced", "baseline", "small-rotary")
-"""All that some contestant has."""
+"""All models that some contestant has."""
 NEW_TOKENS = 14
-"""Tokens that `decode` makes of each sentence. Weights are random, so END is forbidden up to there."""
+"""Number of tokens that `decode` generates for each sentence. Weights are random, so END is forbidden up to there."""
 DECODE_BATCH = 64
-"""Sentences of a batch of `decode`."""
+"""Number of sentences in a batch of `decode`."""
 LEARNING_RATE, ADAM_BETAS, ADAM_EPS = 1e-4, (0.9, 0.98), 1e-9
 _WARM_UP = 5  # batches
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """A model's sizes, by the names of `repose.model.architecture.Architecture`."""
+    """The sizes of a model, named as in `repose.model.architecture.Architecture`."""
 
     d_token: int
     d_model: int
@@ -45,9 +46,10 @@ class Sizes:
     num_encoder_layers: int
     num_decoder_layers: int
     combine: str
-    """How tokens (scaled by sqrt(d_token)) and positions meet: add, concat, or rotary (RoFormer, arXiv 2104.09864)."""
+    """How token embeddings (scaled by sqrt(d_token)) meet positions: add, concat, or rotary (RoFormer, arXiv
+    2104.09864)."""
     values: str
-    """What attention's values are made of: hidden, or tokens (normalised by column, of width d_token)."""
+    """Source of attention's values: hidden, or tokens (normalised by column, of width d_token)."""
     dropout: float = 0.1
     attention_dropout: float = 0.1
     norm_eps: float = 1e-3
@@ -55,7 +57,11 @@ class Sizes:
 
 
 def sizes_of(model: str, size: str) -> Sizes:
-    """`exact`: those of arXiv 2410.04731 and of `small-rotary`. `nearest`: head_dim = d_model / num_heads, as usual."""
+    """Return the sizes of a model.
+
+    exact     those of arXiv 2410.04731, and of `small-rotary`
+    nearest   the same with head_dim = d_model / num_heads, as is usual
+    """
     exact = size == "exact"
     if model == "small-rotary":
         return Sizes(128, 128, 4, 64 if exact else 32, 256, 2, 2, combine="rotary", values="hidden")
@@ -66,7 +72,7 @@ def sizes_of(model: str, size: str) -> Sizes:
 
 @dataclass(frozen=True)
 class Options:
-    """A contestant's command line."""
+    """The command line of a contestant."""
 
     workload: Path
     task: str
@@ -77,16 +83,16 @@ class Options:
     beam: int
     processes: int
     threads: int
-    """Of each process."""
+    """Threads of each process."""
     device: str
     engine: str
-    """Of this project's decoding."""
+    """Decoding engine, for this project."""
     alone: int
-    """Decode one sentence after the other, as they come to a server at rest."""
+    """Decode sentence by sentence, as requests arrive at an idle server."""
 
     @property
     def sizes(self) -> Sizes:
-        """Of the model that is asked for."""
+        """Sizes of the requested model."""
         return sizes_of(self.model, self.size)
 
 
@@ -100,7 +106,10 @@ def parse(
     devices: Sequence[str] = ("cpu",),
     models: Sequence[str] = ("reinforced", "baseline"),
 ) -> Options:
-    """The command line of a contestant that can do what is named here; anything else is a usage error (exit code 2)."""
+    """Parse the command line of a contestant that supports the given values.
+
+    Any other value is a usage error (exit code 2).
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("workload", type=Path, help="folder written by workload.py")
     parser.add_argument("--task", choices=tasks, default=tasks[0])
@@ -130,7 +139,7 @@ class Batch(NamedTuple):
     labels: np.ndarray
     """(B, T): the token after each, [… END]; 0 exactly where `tgt` is 0."""
     tokens: int
-    """Labels that are not padding."""
+    """Number of labels that are not padding."""
 
 
 class _Sentences(NamedTuple):
@@ -153,17 +162,17 @@ class Workload:
             self._tgt = _Sentences(arrays["tgt"], arrays["tgt_offsets"])
             cuts = arrays[f"{options.batches}_offsets"][1:-1]
             self.train_batches: list[np.ndarray] = np.split(arrays[options.batches], cuts)
-            """Pair indices of each batch of training."""
+            """Pair indices of each training batch."""
         with np.load(options.workload / "decode.npz") as arrays:
             sentences = _Sentences(arrays["src"], arrays["src_offsets"])
             found = [sentences[i] for i in range(len(sentences.offsets) - 1)]
         self.decode_batches = [found[i : i + DECODE_BATCH] for i in range(0, len(found), DECODE_BATCH)]
-        """Source ids [START … END] of each sentence of each batch of decoding."""
+        """Source ids [START … END] of each sentence, for each batch of decoding."""
         self.num_batches = len(self.train_batches if options.task == "train" else self.decode_batches)
-        """Of the task."""
+        """Number of batches of the task."""
 
     def train_batch(self, number: int) -> Batch:
-        """The arrays of a batch, put together anew at each call."""
+        """Return the arrays of a batch, assembled anew at each call."""
         pairs = self.train_batches[number]
         src = pad([self._src[i] for i in pairs])
         sentences = [self._tgt[i] for i in pairs]
@@ -172,7 +181,7 @@ class Workload:
 
 
 def pad(sentences: Sequence[np.ndarray]) -> np.ndarray:
-    """Sentences as rows, int64 (B, longest), 0 on the right."""
+    """Return the sentences as rows, int64 (B, longest), 0 on the right."""
     padded = np.zeros((len(sentences), max(map(len, sentences))), dtype=np.int64)
     for row, ids in zip(padded, sentences, strict=True):
         row[: len(ids)] = ids
@@ -180,7 +189,7 @@ def pad(sentences: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def peak_rss(pid: int | str = "self") -> int:
-    """Bytes: the most memory that a process held at any time, and each of its living descendants, summed.
+    """Return the peak memory in bytes of a process and its living descendants, summed over them.
 
     Pages that processes share count once for each. Linux only; 0 elsewhere.
     """
@@ -189,7 +198,7 @@ def peak_rss(pid: int | str = "self") -> int:
         try:
             # "pid (name) state parent ...", and the name may hold anything
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):  # it has ended meanwhile
+        except (OSError, IndexError):  # the process has ended meanwhile
             continue
     root = Path(f"/proc/{pid}").resolve().name
     family = {int(root)} if root.isdecimal() else set()
@@ -215,10 +224,10 @@ def serve(
     parameters: int,
     versions: Mapping[str, str],
 ) -> None:
-    """Warm up, say ready, and do as told until stdin ends.
+    """Warm up, report ready, and run batches on request until stdin ends.
 
-    `run` computes the batches of these numbers, each in [0, num_batches), one after the other, waits until all is done,
-    and returns how many units that were.
+    `run` computes the batches with these numbers, each in [0, num_batches), one after the other. It waits until all are
+    done, and returns their number of units.
     """
     run([number % num_batches for number in range(-_WARM_UP, 0)])
     ready = {"ready": True, "name": name, "parameters": parameters, "versions": dict(versions)}

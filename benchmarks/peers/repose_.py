@@ -1,7 +1,7 @@
-"""This project. Training goes through its own workers, feed, learner and settings, as `repose train` does.
+"""This project. Training uses its own workers, feed, learner and settings, as `repose train` does.
 
-Batches are dealt out to the workers and put together by the project's own feed. `reinforced` is the preset of that
-name, which normalises token columns over the vocabulary.
+The project's own feed assembles batches and distributes them to the workers. `reinforced` is the preset of that name,
+which normalises token columns over the vocabulary.
 """
 
 import dataclasses
@@ -38,24 +38,24 @@ from repose.training.feed import Feed
 from repose.training.learner import Learner
 
 RECIPES = {"random64": ("sentences", 64), "tokens1600": ("tokens", 1600)}
-"""The settings `training.batching` and `training.batch_size` of each list of batches; workload.py has the same."""
+"""Settings `training.batching` and `training.batch_size` for each list of batches; the same as in workload.py."""
 MAX_PROCESSES = 64
 VERSIONS = {"repose": __version__, "torch": torch.__version__}
 
 
 def make_model(options: Options, workload: Workload) -> Transformer:
-    """The preset, at the exact sizes or with head_dim = d_model / num_heads; random weights."""
+    """Return the preset with random weights, at the exact sizes or with head_dim = d_model / num_heads."""
     architecture = dataclasses.replace(preset(options.model), head_dim=options.sizes.head_dim)
     return build(architecture, src_vocab_size=workload.src_vocab_size, tgt_vocab_size=workload.tgt_vocab_size)
 
 
 def count_parameters(model: Transformer) -> int:
-    """All of them, tied ones once."""
+    """Return the number of all parameters, counting tied ones once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 class Training:
-    """One worker. The first is told what to do by the benchmark and tells the others."""
+    """One worker. The benchmark tells the first what to do, and the first tells the others."""
 
     def __init__(self, world: World, options: Options) -> None:
         self.world = world
@@ -79,11 +79,11 @@ class Training:
         self._check(batches)
         self.feed = Feed(TASK, lambda _: data, batches, world=world, num_micro_batches=1)
         self.batches = self.feed.epoch(0, 0)
-        self.position = 0  # of the batch that `batches` gives next
+        self.position = 0  # number of the batch that `batches` gives next
         self.update = 0
 
     def run(self, numbers: list[int]) -> int:
-        """Have all workers do these batches, which follow each other."""
+        """Make all workers train on these consecutive batches."""
         self._tell(numbers[0], len(numbers))
         return self._compute(numbers[0], len(numbers))
 
@@ -98,7 +98,7 @@ class Training:
             self._compute(first, count)
 
     def end(self) -> None:
-        """Let the others end."""
+        """Tell the other workers to end."""
         self._tell(0, 0)
 
     def _tell(self, first: int, count: int) -> None:
@@ -124,19 +124,19 @@ class Training:
         return tokens
 
     def _look(self) -> None:
-        """Workers add up their losses, as the training loop does after each update (on a GPU, after ten)."""
+        """Sum the losses of all workers, as the training loop does after each update (on a GPU, after ten)."""
         self.world.add(self.learner.sums).tolist()
         self.learner.sums.zero_()
 
     def _check(self, batches: Batches) -> None:
-        """Raises SystemExit where another version has made the workload."""
+        """Raise SystemExit if another version made the workload."""
         pairs = zip(batches.epoch(0), self.workload.train_batches, strict=True)
         if not all(np.array_equal(ours, theirs) for ours, theirs in pairs):
             raise SystemExit("repose makes other batches than this workload has: delete its folder and make it again")
 
 
 def train(world: World, options: Options) -> None:
-    """A worker from its start to its end."""
+    """Run one worker."""
     with tuned():
         training = Training(world, options)
         if world.rank > 0:
@@ -148,7 +148,7 @@ def train(world: World, options: Options) -> None:
 
 
 class Decoding:
-    """Translates ids to ids, sentences of like length together, in a pool of processes, as `Translator` does."""
+    """Translates ids to ids in a pool of processes, with sentences of similar length together, as `Translator` does."""
 
     def __init__(self, options: Options, workload: Workload) -> None:
         self.options, self.workload = options, workload
@@ -161,7 +161,7 @@ class Decoding:
         self.pool.start(self.engine)
 
     def made_engine(self) -> Engine:
-        """Of the model, or of graphs of it."""
+        """Return an engine with the model, or with its graphs."""
         int8 = self.options.precision == "int8"
         if self.options.engine == "onnx":
             folder = Path(self.folder.name)
@@ -172,7 +172,7 @@ class Decoding:
         return TorchEngine(self.model)
 
     def run(self, numbers: list[int]) -> int:
-        """Translate these batches, sorted by length over all of them, the longest sentences first."""
+        """Translate these batches, with all sentences sorted by length, the longest first."""
         options = self.options
         sentences = [ids.tolist() for n in numbers for ids in self.workload.decode_batches[n]]
         sentences.sort(key=len, reverse=True)
@@ -190,7 +190,7 @@ class Decoding:
 
 
 def decode(options: Options) -> None:
-    """The first process of decoding."""
+    """Run the first process of decoding."""
     if options.precision == "bf16":
         raise SystemExit("there is no decoding in bf16, which was no faster: take fp32 or int8")
     if options.device != "cpu" and (options.processes > 1 or options.precision != "fp32"):
@@ -204,7 +204,7 @@ def decode(options: Options) -> None:
 
 
 def main() -> None:
-    """Trains or decodes."""
+    """Command-line entry point: train or decode until stdin ends."""
     precisions = ("fp32", "bf16", "int8")
     options = parse(__doc__, max_processes=MAX_PROCESSES, devices=("cpu", "cuda"), precisions=precisions, models=MODELS)
     if options.task == "decode":

@@ -1,9 +1,9 @@
 """CTranslate2 behind a minimal server: what LibreTranslate does at its core, and no more.
 
-It answers JSON at /translate and does nothing else: no limits, no splitting into sentences, no batches of several
-requests. Each request is a `translate_batch` in a thread, as LibreTranslate does it, with a translator of one thread
-per core inside CTranslate2. Arguments: a folder of `repose export --to ctranslate2`, the beam size, the number of
-cores. Prints its port.
+It answers JSON at /translate, without limits, sentence splitting or batches of several requests. Each request is a
+`translate_batch` in a thread, as in LibreTranslate, with a translator of one thread per core inside CTranslate2.
+
+Arguments: a folder of `repose export --to ctranslate2`, the beam size, the number of cores. Prints its port.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ threads = ThreadPoolExecutor(4)  # LibreTranslate's default
 
 
 def translate(texts: list[str]) -> list[str]:
-    """Each of the texts."""
+    """Translate each text."""
     tokens = [source.encode(text).tokens for text in texts]
     results = translator.translate_batch(tokens, beam_size=beam_size, length_penalty=penalty, min_decoding_length=0)
     return [target.decode([target.token_to_id(token) for token in result.hypotheses[0]]) for result in results]
 
 
 async def answer(request: Request) -> JSONResponse:
-    """POST /translate."""
+    """Answer POST /translate."""
     q = (await request.json())["q"]
     texts = [q] if isinstance(q, str) else q
     found = await asyncio.get_running_loop().run_in_executor(threads, translate, texts)

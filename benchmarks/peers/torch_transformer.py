@@ -1,4 +1,4 @@
-"""torch.nn.Transformer at the nearest size, with sinusoids and one embedding table a side, in one process."""
+"""torch.nn.Transformer at the nearest size, with sinusoids and one embedding table per side, in one process."""
 
 import math
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Transformer(nn.Module):
-    """Logits (B, T, V) for ids (B, S) and (B, T)."""
+    """torch.nn.Transformer with embeddings: logits (B, T, V) for ids (B, S) and (B, T)."""
 
     def __init__(self, sizes: Sizes, src_vocab_size: int, tgt_vocab_size: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Transformer(nn.Module):
 
 
 def main() -> None:
-    """Trains."""
+    """Command-line entry point: train until stdin ends."""
     options = parse(__doc__, tasks=("train",), sizes=("nearest",), devices=("cpu", "cuda"))
     train("torch.nn.Transformer", options, Transformer)
 
