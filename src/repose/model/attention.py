@@ -50,6 +50,7 @@ class Attention(nn.Module):
 
         MultiHead(Q, K, V) = [head_1 .. head_H] W^O, head_k = softmax(Q W_k^Q (K W_k^K)^T / sqrt(C)) V W_k^V
 
+    With Q (q, D), K (k, D) and V (k, d_value), the weights W_k^Q and W_k^K are (D, C), W_k^V (d_value, C), W^O (HC, D).
     `QkNorm` defines what happens to queries and keys before their product, and `Scores` what happens between the
     product and the softmax.
 
@@ -201,8 +202,7 @@ class Attention(nn.Module):
         sizes: Sequence[tuple[int, int]],
         scale: float,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute what `_attend` does, one operation at a time: if `Scores` changes the scores, or to record
-        weights."""
+        """Compute what `_attend` does, one operation at a time: `Scores` changes scores, or weights are recorded."""
         q, k, v = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes)
         scores = [
             product(a.view(len(b), -1, b.shape[2]), b.mT, block.bias.reshape(len(b), -1, b.shape[1]), scale)

@@ -148,8 +148,7 @@ def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
 
 
 def _environments(settings: Settings, scale: float) -> "VecEnv":
-    """Create the environments. Rewards are multiplied by `scale`, because the entropy term is relative to their
-    size."""
+    """Create the environments. `scale` multiplies rewards, because the entropy term is relative to their size."""
     from gymnasium.wrappers import TransformReward
     from stable_baselines3.common.vec_env import DummyVecEnv
 

@@ -67,8 +67,7 @@ REWARDS: Mapping[str, Reward] = {"sound": sound, "literal": literal}
 
 
 def random_rewards(shape: tuple[int, int], reward: str) -> tuple[float, float]:
-    """Return mean and standard deviation of the reward over tables uniform in [-1, 1], the initial states of
-    episodes."""
+    """Return mean and standard deviation of the reward over tables uniform in [-1, 1], where episodes start."""
     tables = np.random.default_rng(0).uniform(-1.0, 1.0, (NUM_RANDOM_TABLES, *shape))
     values = REWARDS[reward](tables)
     return float(values.mean()), float(values.std())

@@ -64,8 +64,7 @@ def read(path: Path) -> PositionTable:
 
 
 def default_table() -> PositionTable:
-    """Return the table that ships with the package: 8 positions of 16 numbers, reward `sound`; see
-    docs/positions.md."""
+    """Return the shipped table: 8 positions of 16 numbers, learned for the reward `sound` (docs/positions.md)."""
     file = importlib.resources.files("repose.positions_rl").joinpath("default.json")
     return _parsed(file.read_text(encoding="utf-8"), "the shipped position table")
 

@@ -48,10 +48,9 @@ class Blocks(Reach):
         causal: bool = False,
         positions: Positions | None = None,
     ) -> None:
-        """`causal`: position t attends to positions up to t only. `positions`: the stack's positions, for
-        self-attention.
+        """Compute the blocks. Nothing attends to padding.
 
-        Nothing attends to padding.
+        `causal`: position t attends only to positions up to t. `positions`: the stack's positions, for self-attention.
         """
         layout = PackedLayout if queries.packs else PaddedLayout
         parts = _of_like_length(queries)
