@@ -46,8 +46,7 @@ class Entry(NamedTuple):
     """Models that the program has at their exact sizes."""
     precisions: tuple[str, ...]
     workers: bool
-    """True if the program runs one single-threaded worker per core; otherwise it is one process with a thread per
-    core."""
+    """True if it runs one single-threaded worker per core; otherwise it is one process with a thread per core."""
     cuda: bool = False
     """True if the program can run on a GPU."""
     engine: str = "torch"
@@ -141,8 +140,7 @@ def flops_of_runs(runs: Sequence[Run], args: argparse.Namespace, folder: Path) -
 
 
 def compare(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, float]) -> dict[str, float]:
-    """Return the ratios: each run to its ceilings, and this project to each peer and to its own fp32, with equal
-    search."""
+    """Return the ratios: each run to its ceilings; this project to each peer and to its own fp32, with equal search."""
     found = {}
     for run in runs:
         for kind in CEILINGS:

@@ -95,8 +95,7 @@ def sequential(output: Tensor) -> int:
 
 
 def layers_needed(make: Callable[[int], nn.Module], n: int, d: int, most: int) -> int | None:
-    """Return the fewest layers, `make(layers below)`, with which position 0 affects position n - 1; None if over
-    `most`."""
+    """Return the fewest layers, `make(layers below)`, with which position 0 affects n - 1; None if over `most`."""
     first = torch.randn(1, 1, d, dtype=torch.float64, requires_grad=True)
     x = torch.cat([first, torch.randn(1, n - 1, d, dtype=torch.float64)], dim=1)
     for below in range(most):
@@ -136,8 +135,7 @@ def sweeps(kind: LayerKind) -> dict[str, list[tuple[int, int, int]]]:
 
 
 def count_operations(kind: LayerKind, points: Mapping[str, Sequence[tuple[int, int, int]]]) -> dict[str, Any]:
-    """Return operations, counted and by formula, at each of these points, and the exponents of each part and of the
-    sum."""
+    """Return operations at each point, counted and by formula, and the exponents of each part and of the sum."""
     counted = {
         (n, d, size): operations(kind.make(d, size, 0), n, d)
         for n, d, size in dict.fromkeys(point for sweep in points.values() for point in sweep)
@@ -216,8 +214,7 @@ def measure_times(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def compare(layers: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Return the operations of each layer, and of the attention product alone, over a recurrent layer's, at n = d =
-    `AT`."""
+    """Return each layer's operations, and the attention product's, over a recurrent layer's, at n = d = `AT`."""
     at = {
         name: layers[name]["operations"][label(kind, USUAL[kind.size], n=AT, d=AT)]["counted"]
         for name, kind in LAYER_KINDS.items()

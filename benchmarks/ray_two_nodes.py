@@ -213,8 +213,10 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
 
 
 def is_right(way: str, round_: dict[str, Any]) -> bool:
-    """Return whether each cell was done once, as if undisturbed, and the lost one was resumed from its checkpoint,
-    alone."""
+    """Return whether each cell was done once, with the undisturbed result.
+
+    The lost cell must have been resumed from its checkpoint, and its old training must have ended soon after waking up.
+    """
     cells = round_["cells"]
     lost = cells.get(round_["lost"]["cell"], {})
     return (

@@ -1,5 +1,4 @@
-"""Compare `repose serve` with LibreTranslate, and with CTranslate2 behind a minimal server: requests/s, latency,
-memory.
+"""Compare `repose serve` with LibreTranslate and a minimal CTranslate2 server: requests per second, latency, memory.
 
 All serve the same trained model with the same beam on the same cores, in processes that keep running. They are measured
 in turns (A B C D D C B A ...), so that changes in the machine's speed affect all alike. Clients are connections of one
@@ -260,8 +259,7 @@ def start(run: Path, beam_size: int, folder: Path | None) -> list[Contestant]:
 
 
 def new_texts(texts: list[str]) -> Iterator[tuple[str, ...]]:
-    """Yield the sentences of one new text after another. No two are equal: they are the digits of a number, two or
-    more."""
+    """Yield the sentences of new texts, no two alike: the digits, two or more, of consecutive numbers."""
     for number in itertools.count(len(texts)):
         digits, rest = [], number
         while rest:

@@ -118,8 +118,7 @@ def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[
 
 
 def summary(costs: Costs) -> dict[str, Any]:
-    """Return seconds, medians and their ratio, by task and by clock. The ratio is how many times as long it takes
-    now."""
+    """Return seconds, medians, and the ratio of the medians (now / before), by task and by clock."""
     made: dict[str, Any] = {}
     for what, sides in costs.items():
         made[what] = {}

@@ -56,8 +56,10 @@ def programs() -> dict[str, Program]:
 
 
 def imported(report: str) -> set[str]:
-    """Return the modules that an interpreter lists on stderr with PYTHONPROFILEIMPORTTIME: "import time: us | us |
-    name"."""
+    """Return the modules that an interpreter lists on stderr with PYTHONPROFILEIMPORTTIME.
+
+    Its lines are "import time: us | us | name".
+    """
     return set(re.findall(r"^import time:[\s\d]+\|[\s\d]+\|\s*(\S+)$", report, flags=re.MULTILINE))
 
 

@@ -97,8 +97,7 @@ def make_phrasebook(pairs: int = 20_000) -> Path:
 
 
 def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
-    """Return a workload of random ids with as many pairs as the paper's pt→en corpus, as long as the pairs of these
-    files.
+    """Return a workload of random ids, with the size of the paper's pt→en corpus and sentence lengths of these files.
 
     `files` are sources and targets in turn, such as valid.pt valid.en test.pt test.en. Pairs of lengths are drawn with
     replacement from all of them, tokenised by tokenizers trained on them, and cut to `MAX_TOKENS`.

@@ -1,5 +1,4 @@
-"""LibreTranslate itself, as installed by `pip install libretranslate`, with a model of `repose export --to
-ctranslate2`.
+"""LibreTranslate itself, as installed by pip, with a model of `repose export --to ctranslate2`.
 
 LibreTranslate reads models as packages: a folder with a CTranslate2 model, a SentencePiece tokenizer and a sentence
 splitter. This script makes the package from the exported model, which must have one tokenizer for both sides. The
@@ -34,8 +33,7 @@ def piece_of(token: str) -> str:
 
 
 def write_sentencepiece(tokenizer: dict, path: Path) -> list[str]:
-    """Write a SentencePiece model that splits as a byte-level BPE tokenizer does; return the pieces in order of its
-    ids."""
+    """Write a SentencePiece model that splits like a byte-level BPE tokenizer; return the pieces in order of ids."""
     import sentencepiece.sentencepiece_model_pb2 as proto
 
     model = tokenizer["model"]

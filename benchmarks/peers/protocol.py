@@ -46,8 +46,7 @@ class Sizes:
     num_encoder_layers: int
     num_decoder_layers: int
     combine: str
-    """How token embeddings (scaled by sqrt(d_token)) meet positions: add, concat, or rotary (RoFormer, arXiv
-    2104.09864)."""
+    """How embeddings, scaled by sqrt(d_token), meet positions: add, concat, rotary (RoFormer, arXiv 2104.09864)."""
     values: str
     """Source of attention's values: hidden, or tokens (normalised by column, of width d_token)."""
     dropout: float = 0.1
