@@ -154,10 +154,10 @@ class FurtherCorpus:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class CorpusConfig:
-    """Which sentence pairs are learnt from, and which they are measured on."""
+    """Which sentence pairs to train on, and which to evaluate on."""
 
     name: str | None = None
-    """A corpus that `repose` fetches or ships by name, such as "phrasebook"; instead of `train`."""
+    """Name of a corpus that repose fetches or ships, such as "phrasebook"; instead of `train`."""
     train: Files = ()
     """Training pairs: two aligned text files (source, target), one TSV or CSV file, or JSONL, Parquet or TMX files."""
     valid: Files = ()
@@ -167,32 +167,33 @@ class CorpusConfig:
     src_lang: Language = "und"
     """Source language (a code such as "pt", or its English name; "und": not stated)."""
     tgt_lang: Language = "und"
-    """Target language (likewise)."""
+    """Target language, likewise."""
     src_field: str = "src"
-    """Column or key of the source sentence in JSONL, Parquet ("translation.pt" where they are nested), and TSV or CSV
-    with a header; of any table also the column's number, from 1; in TMX its language. Where nothing has the usual name,
-    what is called by the language (`src_lang`)."""
+    """Source sentences: the field in JSONL or Parquet ("translation.pt" if nested), the column of a TSV or CSV file
+    (its name or, from 1, its number), or the language in TMX. If nothing has the default name, the field named after
+    `src_lang`."""
     tgt_field: str = "tgt"
-    """Column or key of the target sentence, likewise."""
+    """Target sentences, likewise."""
     splits: Literal["given", "merged"] = "given"
-    """The corpus's own sets; or all of them put together, to hold out from the whole (a random split)."""
+    """Use the corpus's own sets, or merge all of them and hold out a random part."""
     held_out_valid: PairsOrShare | None = None
-    """Pairs split off for validation where there is no `valid`: a number, a share, or "none" for what is usual."""
+    """Pairs to hold out for validation if there is no `valid`: a number, a share, or "none" for the default."""
     held_out_test: PairsOrShare | None = None
-    """The same for testing, where there is no `test` ("none": where there is no `valid` either); 0: none, not a
-    published one either, and scores are those of the validation set."""
+    """Pairs to hold out for testing if there is no `test` ("none": only if there is no `valid` either). 0: no test set,
+    not even a published one; the validation set is scored instead."""
     split_seed: AtLeastZero = 0
-    """Seed that these are drawn by; not the training's, so that all its seeds are measured on the same sentences."""
+    """Seed for holding out pairs; not the training's seed, so that all seeds are evaluated on the same sentences."""
     pretokenized: bool = False
-    """Whether the text is tokenised already, so that BLEU is shown with `tok:none` beside 13a."""
+    """Whether the text is already tokenised, so that BLEU is also shown with `tok:none` beside 13a."""
     tag: Tag | None = None
-    """What the model reads before the sources of this corpus, where `also` holds others ("none": nothing)."""
+    """Tag that the model reads before this corpus's sources, if `also` has others ("none": no tag)."""
     also: tuple[FurtherCorpus, ...] = ()
-    """Further corpora to train on, as {train = [files], tag = "pt"}; validation and test stay this corpus's."""
+    """Further corpora to train on, as {train = [files], tag = "pt"}; validation and test sets stay those of this
+    corpus."""
     synthetic: Files = ()
     """Training pairs whose sources a model wrote (`repose backtranslate`), in the same form as `train`."""
     synthetic_tag: Tag | None = "BT"
-    """What the model reads before those sources ("none": nothing)."""
+    """Tag that the model reads before those sources ("none": no tag)."""
 
     def __post_init__(self) -> None:
         if self.name is not None and self.train:
@@ -209,24 +210,24 @@ class CorpusConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class TokenizerConfig:
-    """How text becomes tokens: two tokenizers trained on the training pairs, or ready ones."""
+    """How text becomes tokens: tokenizers trained on the training pairs, or ready ones."""
 
     kind: Literal["bpe", "unigram", "wordpiece", "wordlevel"] = "bpe"
-    """What is trained; `bpe` and `unigram` are lossless, `wordpiece` is that of arXiv 2410.04731."""
+    """Kind of tokenizer; `bpe` and `unigram` are lossless, `wordpiece` is that of arXiv 2410.04731."""
     vocab_size: VocabSize = 8000
-    """Most tokens per vocabulary, the four reserved ones included."""
+    """Maximum tokens per vocabulary, including the four reserved ones."""
     sharing: Literal["separate", "shared"] = "separate"
     """One vocabulary per language, or one for both."""
     lowercase: bool = False
-    """Whether text is lower-cased; what is lost is not restored in translations."""
+    """Whether to lower-case text; translations are then in lower case, too."""
     strip_accents: bool = False
-    """Whether accents are stripped; what is lost is not restored in translations."""
+    """Whether to strip accents; translations then have none, either."""
     single_digits: bool = False
     """Whether each digit is a token of its own, so that numbers can be copied."""
     min_frequency: Count = 1
-    """Occurrences that a merge or a word needs to enter the vocabulary."""
+    """How often a merge or a word must occur to enter the vocabulary."""
     src_file: str | None = None
-    """A ready tokenizer.json for the source; the settings above are then unused."""
+    """A ready tokenizer.json for the source; the settings above are then ignored."""
     tgt_file: str | None = None
     """A ready tokenizer.json for the target."""
 
@@ -254,49 +255,49 @@ UNUSED_WITH_READY_TOKENIZER = ("kind", "vocab_size", "lowercase", "strip_accents
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class TrainingConfig:
-    """The recipe: task, batches, stop conditions, schedule, optimizer, regularisation, and what is kept."""
+    """The recipe: task, batches, limits, learning rate, optimizer, regularisation, and which weights to keep."""
 
     task: TaskName = "translation"
-    """What is learnt: to translate; to predict each next token of a text, with the decoder alone; or to draw the
-    dependency tree of a sentence, with the encoder and a biaffine head (docs/tasks.md)."""
+    """The task: translation; language modelling, with the decoder only; or dependency parsing, with the encoder and a
+    biaffine head (docs/tasks.md)."""
     batching: Literal["tokens", "sentences"] = "tokens"
-    """Batches of similar lengths within a token budget, or of sentences drawn at random (arXiv 2410.04731)."""
+    """Batches of similar lengths within a token budget, or of random sentences (arXiv 2410.04731)."""
     batch_size: Annotated[int, Field(ge=1, le=MAX_TRAINING_BATCH)] = 4096
-    """Target tokens, or sentences, per update over all workers."""
+    """Target tokens, or sentences, per update, over all workers."""
     accumulation: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Parts in which a batch is computed one after the other, to save memory."""
+    """Number of parts that a batch is computed in, one after the other, to save memory."""
     max_src_tokens: Annotated[int, Field(ge=3)] = 128
-    """Longest source (or sentence to parse), in tokens with START and END."""
+    """Longest source (or sentence to parse), in tokens, including START and END."""
     max_tgt_tokens: Annotated[int, Field(ge=2)] = 128
-    """Longest target (or block of a text), in decoder positions: tokens with START, or with END."""
+    """Longest target (or block of text), in decoder positions: tokens including START, or including END."""
     long_pairs: Literal["drop", "truncate"] = "drop"
-    """What happens to longer pairs; both are counted."""
+    """What to do with longer pairs; either way, they are counted."""
     epochs: Count | None = 10
     """Stop after this many passes over the training pairs ("none": no such limit)."""
     updates: Count | None = None
     """Stop after this many optimizer steps."""
     max_hours: Positive | None = None
-    """Stop after this many hours, summed over resumes; of the three limits whichever comes first."""
+    """Stop after this many hours, summed over resumes. The first of the three limits ends the training."""
     seed: Seed = 0
-    """Seed of initial values, order of batches and dropout."""
+    """Seed for initial values, order of batches, and dropout."""
     schedule: ScheduleKind = "noam"
-    """Learning rate over updates; `noam` is Vaswani's (arXiv 2410.04731, eq. 15)."""
+    """Learning rate schedule; `noam` is that of Vaswani et al. (arXiv 2410.04731, eq. 15)."""
     learning_rate: Positive = 1.0
-    """Factor on the schedule for `noam`; the peak for the others."""
+    """Factor of `noam`; peak of the other schedules."""
     warmup_updates: AtLeastZero = 4000
-    """Updates over which the learning rate rises."""
+    """Number of updates over which the learning rate rises."""
     warmup_share: Share | None = None
-    """The same as a share of all updates; replaces `warmup_updates`, unless that is set over it."""
+    """Warm-up as a share of all updates, instead of `warmup_updates`."""
     schedule_width: Count | None = None
-    """m of that schedule, for `noam` ("none": d_token)."""
+    """m in eq. 15, for `noam` ("none": d_token)."""
     plateau_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.9
     """Factor on the learning rate when the validation loss stops falling, for `plateau`."""
     plateau_patience: Count = 10
-    """Validations without a better loss before that factor applies."""
+    """Number of validations without a better loss before that factor applies."""
     plateau_threshold: Share = 0.0
     """Share by which a loss must fall below the best one to count as better, for `plateau`."""
     plateau_after_epochs: AtLeastZero = 0
-    """Epochs at the beginning whose validations `plateau` does not look at."""
+    """Number of first epochs whose validations `plateau` ignores."""
     adam_beta1: Probability = 0.9
     """Adam's decay of the mean gradient."""
     adam_beta2: Probability = 0.98
@@ -304,47 +305,48 @@ class TrainingConfig:
     adam_eps: Positive = 1e-9
     """Adam's epsilon."""
     weight_decay: NotNegative = 0.0
-    """Weight decay, of all weights: biases and gains of norms, too."""
+    """Weight decay, on all weights, including biases and gains of norms."""
     weight_decay_kind: Literal["decoupled", "l2"] = "decoupled"
     """Decay of the weights themselves (AdamW), or added to the gradient (L2)."""
     label_smoothing: Probability = 0.0
-    """Probability mass spread over the vocabulary."""
+    """Label smoothing: probability mass spread over the vocabulary."""
     r_drop: NotNegative = 0.0
-    """Weight of R-Drop: two passes with different dropout are to agree (Liang et al. 2021; 0: one pass)."""
+    """Weight of R-Drop, which makes two passes with different dropout agree (Liang et al. 2021; 0: a single pass)."""
     bpe_dropout: Probability = 0.0
-    """Probability that a merge of the tokenizer is left out, drawn anew in each epoch (Provilkov et al. 2020): words
-    then have more pieces, and updates more tokens than `batch_size`."""
+    """Probability of skipping a merge of the tokenizer, drawn anew in each epoch (Provilkov et al. 2020). Words then
+    have more pieces, and updates more tokens than `batch_size`."""
     corpus_temperature: Annotated[float, Field(ge=1.0, le=100.0)] = 1.0
-    """T of the shares of several corpora, by tag, in an epoch: size^(1/T) (Arivazhagan et al. 2019; 1: as they are)."""
+    """Temperature T for mixing several corpora, by tag: shares are size^(1/T) (Arivazhagan et al. 2019; 1: as they
+    are)."""
     upsample: Annotated[int, Field(ge=1, le=1000)] = 1
-    """Times that an epoch reads the pairs that are not synthetic."""
+    """How often an epoch reads each pair that is not synthetic."""
     word_dropout: Probability = 0.0
-    """Probability that a token is read as [UNK], on both sides (Sennrich and Zhang 2019)."""
+    """Word dropout: probability of reading a token as [UNK], on both sides (Sennrich and Zhang 2019)."""
     clip_norm: Positive | None = None
-    """Largest norm of the gradient ("none": not clipped)."""
+    """Maximum norm of the gradient ("none": no clipping)."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Precision of matrix products; weights and optimizer stay in fp32."""
     patience: Count | None = None
-    """Validations without a better figure before training stops early ("none": it does not)."""
+    """Early stopping: number of validations without a better figure before training stops ("none": off)."""
     keep: Keep = "last"
-    """Which weights become the model: the last, or those of the best validation."""
+    """Which weights become the model: the last ones, or those of the best validation."""
     best_by: Literal["loss", "chrf"] = "loss"
-    """The figure of a validation that `keep` and `patience` go by: loss, or chrF of greedy translations."""
+    """The validation figure that `keep` and `patience` use: loss, or chrF of greedy translations."""
     average_checkpoints: Count = 1
-    """Validations whose weights are averaged into the model (1: no averaging). With keep = "best" they are the best,
-    and the best one alone is the model where it validates better than the mean."""
+    """Number of validations whose weights are averaged into the model (1: no averaging). With keep = "best", these are
+    the best ones, and the single best one becomes the model if it validates better than the average."""
     validate_every_updates: Count | None = None
-    """Updates between validations ("none": once per epoch)."""
+    """Number of updates between validations ("none": once per epoch)."""
     save_every_minutes: Positive = 10.0
     """Minutes between checkpoints for resuming."""
     bleu_every_epochs: Count | None = None
-    """Epochs between translations of the validation set ("none": only at the end)."""
+    """Number of epochs between translations of the validation set ("none": only at the end)."""
     bleu_sentences: Count | None = 1000
-    """Sentences of it that are then translated, from the first on ("none": all)."""
+    """Number of its sentences to translate, from the first on ("none": all)."""
     bleu_mean_over: Count = 100
-    """Translations, from the last one back, whose mean BLEU and deviation stand with the scores."""
+    """Number of last translations whose mean BLEU and deviation are added to the scores."""
     init_from: str | None = None
-    """A model directory whose weights training starts from."""
+    """Model directory whose weights training starts from."""
     position_table: str | None = None
     """A table of `repose positions learn`, for architecture.positions = "policy" ("none": the one that ships)."""
 
@@ -378,20 +380,19 @@ class TrainingConfig:
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
 class DecodingConfig:
-    """How translations are searched for."""
+    """How to decode."""
 
     beam_size: Annotated[int, Field(ge=1, le=MAX_BEAM_SIZE)] = 4
-    """Hypotheses kept per sentence (1: greedy)."""
+    """Hypotheses kept per sentence (1: greedy search)."""
     length_penalty: Annotated[float, Field(ge=0.0, le=MAX_LENGTH_PENALTY)] | None = LENGTH_PENALTY
-    """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14); "none": the best of several on
-    the validation set, once training is over, and greedy search instead of the beam, or no five tokens in a row said
-    twice, where that is better there."""
+    """Alpha of GNMT's length penalty ((5 + length) / 6)^alpha (Wu et al. 2016, eq. 14). "none": choose it on the
+    validation set after training, and also whether to search greedily or to forbid repeating any five tokens."""
     no_repeat_ngram_size: AtLeastZero = 0
-    """So many tokens in a row are never said twice in a translation (Paulus et al. 2017; 0: they may be)."""
+    """A translation never repeats a sequence of this many tokens (Paulus et al. 2017; 0: off)."""
     max_extra_tokens: Annotated[int, Field(ge=0, le=MAX_EXTRA_TOKENS)] = 50
-    """A translation has at most this many tokens more than its source (Vaswani et al., section 6.1)."""
+    """Maximum number of tokens that a translation may have more than its source (Vaswani et al., section 6.1)."""
     batch_size: Annotated[int, Field(ge=1, le=MAX_DECODING_BATCH)] = 64
-    """Sentences translated at a time; changes no translations, but a few in int8."""
+    """Sentences to translate at a time; it changes only few translations, and only in int8."""
 
 
 @dataclass(frozen=True, kw_only=True, config=_CONFIG)
