@@ -1,4 +1,4 @@
-"""A report put together from runs."""
+"""Build a report from runs."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ from repose.system.errors import ReposeError
 from repose.system.terminal import counted
 
 Check = Callable[[Path], tuple[str, ...]]
-"""Names of the checks that the model of a run directory fails."""
+"""Function that takes a run directory and returns the names of the checks that its model fails."""
 
 
 def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
-    """Everything that is said about these runs."""
+    """Build the report on these runs; `pictures` are already drawn."""
     papers, unknown = published_tables(runs)
     tests = significance_tables(runs)
     first = main_picture(pictures, runs)
@@ -65,7 +65,7 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
 
 
 def _scores(runs: RunSet) -> tuple[Table, ...]:
-    """The main table, those of other tasks, and what stands behind the main one."""
+    """Return the main table, the tables of other tasks, and the tables that add details to the main one."""
     done = any(run.done for run in runs.translations.runs)
     main = (scores_table(runs),) if done else ()
     return (*main, *task_tables(runs), *_present(endings_table(runs), teacher_forced_table(runs), variants_table(runs)))
@@ -76,7 +76,7 @@ def _present(*tables: Table | None) -> tuple[Table, ...]:
 
 
 def _subtitle(runs: RunSet) -> str:
-    """Which runs, of when, with which versions."""
+    """Say how many runs there are, from which days and with which versions."""
     done, absent = sum(run.done for run in runs.runs), [one.why for one in runs.absent]
     systems = len({run.group for run in runs.runs if run.done})
     parts = [f"{counted(done, 'finished run')} of {counted(systems, 'system')} on {', '.join(runs.corpora)}"]
@@ -91,7 +91,7 @@ def _subtitle(runs: RunSet) -> str:
 
 
 def _finished(run: ReportRun) -> str:
-    """The day on which its training was done; "" where that is not known."""
+    """Return the day on which a run's training ended; "" if that is not known."""
     end = run.records.end
     return end.at.partition(" ")[0] if end is not None and run.trained else ""
 
@@ -120,7 +120,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
 
 
 def _absent(runs: RunSet) -> list[str]:
-    """Which runs failed, are left out or have not finished."""
+    """Return sentences about the runs that failed, are left out, are missing or have not finished."""
     of = counted(len(runs.runs) + len(runs.missing), "cell" if all(run.labels for run in runs.runs) else "run")
     sentences = []
     for why, verb in (("failed", ""), ("left out", "is "), ("missing", "is "), ("unfinished", "is ")):
@@ -132,8 +132,8 @@ def _absent(runs: RunSet) -> list[str]:
 
 
 def audited(runs: RunSet, check: Check) -> RunSet:
-    """The runs, with the checks that their models fail: the first model of a system and corpus that can be loaded is
-    tried for all; those that cannot be are problems."""
+    """Return the runs with the checks that their models fail. One model is checked per system and corpus: the first
+    that can be loaded. Models that cannot be loaded are listed in `problems`."""
     failed: dict[tuple[str, str], tuple[str, ...]] = {}
     problems: list[str] = []
     for run in runs.runs:

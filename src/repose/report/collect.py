@@ -1,7 +1,7 @@
-"""Runs that are reported together: run directories, grids of them, and folders that hold such.
+"""Collect the runs of a report: run directories, grids, and folders of either.
 
-A run directory needs `config.json` and `metrics.jsonl`; once it has finished, its scores are `scores.test.json`, or
-`scores.valid.json` where its corpus has no test set. Model, state and hypotheses may be missing, as in `results/`.
+A run directory needs `config.json` and `metrics.jsonl`. The scores of a finished run are in `scores.test.json`, or in
+`scores.valid.json` if its corpus has no test set. Model, state and hypotheses may be missing, as in `results/`.
 """
 
 import json
@@ -36,70 +36,70 @@ from repose.system.terminal import counted
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRun:
-    """One training, as it stands in its directory."""
+    """One run, as recorded in its directory."""
 
     folder: Path
     place: Path
-    """The folder of the grid that it is reported of, wherever it lies; without a grid the one above it."""
+    """Folder of the grid that lists the run, wherever the run is stored; without a grid, the run's parent folder."""
     name: str
-    """Name of the cell, or of the folder; unique within a RunSet."""
+    """Name of the cell or, without a grid, of the folder; unique within a RunSet."""
     group: str
-    """The system: runs of one group and corpus differ in their seed alone."""
+    """The system. Runs of one group and corpus differ only in their seed."""
     labels: Mapping[str, str]
-    """Axis of the grid to the run's label on it; empty without a grid."""
+    """Maps each axis of the grid to the run's label; empty without a grid."""
     corpus: str
     seed: int
     config: RunConfig
     experiment: Experiment
     records: Records
     scores: Mapping[str, Any] | None
-    """scores.test.json or scores.valid.json; None while the run is unfinished."""
+    """Content of scores.test.json or scores.valid.json; None while the run is unfinished."""
     split: str
-    """The set that the scores are of: "test" or "valid"."""
+    """The set that the scores are measured on: "test" or "valid"."""
     task: str
-    """What `training.task` says."""
+    """The setting `training.task`."""
     looks_ahead: bool
-    """Whether target positions see later ones, so that teacher-forced figures are no measure of anything."""
+    """True if target positions see later ones, so that teacher-forced figures mean nothing."""
     run_id: str
-    """The id of its scores, which tells how many workers shared its batches where those were several; else its own."""
+    """The run id in its scores, which adds how many workers shared its batches if several did; else its own."""
     status: str
-    """"done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
+    """ "done", or how far the run is: "waiting", "running", "stopped", "failed", "unfinished"."""
     failed_checks: tuple[str, ...] = ()
-    """Checks of `repose audit` that its model failed, where it was audited."""
+    """Checks of `repose audit` that its model failed; empty if it was not audited."""
 
     @property
     def done(self) -> bool:
-        """Whether it has finished and has scores."""
+        """True if it has finished and has scores."""
         return self.scores is not None
 
     @property
     def failed(self) -> bool:
-        """Whether its grid says that it failed."""
+        """True if its grid records it as failed."""
         return self.status == CellStatus.FAILED
 
     @property
     def translates(self) -> bool:
-        """Whether its task is translation."""
+        """True if its task is translation."""
         return TASK_SETTINGS[self.task].translates
 
     @property
     def trained(self) -> bool:
-        """Whether its training has ended, be it scored or not."""
+        """True if its training has ended, with or without scores."""
         return self.records.status is RunStatus.DONE
 
     @property
     def comparable(self) -> bool:
-        """Whether its numbers may be set beside others': it neither looks ahead nor failed an audit."""
+        """True if its numbers may be compared with other systems': it neither looks ahead nor failed an audit."""
         return not self.looks_ahead and not self.failed_checks
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
-        """Its records of one kind: "train", "epoch", "valid" or "model"."""
+        """Return its records of one kind: "train", "epoch", "valid" or "model"."""
         return self.records.of_kind(kind)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """A run of which there are no final figures."""
+    """A run without final figures."""
 
     name: str
     group: str
@@ -109,37 +109,37 @@ class Absent:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSet:
-    """Runs that are reported together, in the order in which they were named."""
+    """Runs to report together, in the order in which they were named."""
 
     title: str
     runs: tuple[ReportRun, ...]
     """Finished runs, and unfinished ones that have recorded something."""
     baseline: str | None = None
-    """The group that the others are tested against."""
+    """The group that the others are tested against; None if none is named."""
     twins: Mapping[str, str] = field(default_factory=dict)
-    """The groups that some are tested against instead."""
+    """Maps some groups to the group that they are tested against instead of the baseline."""
     published: tuple[str, ...] = ()
-    """Entries of published.toml that the grid names; empty: whatever fits."""
+    """Entries of published.toml that the grid names; if empty, all entries that fit are shown."""
     sentences: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Lines of a corpus's test set, from 1, that the grid wants to see translated."""
+    """Maps a corpus to the lines of its test set, counted from 1, whose translations the grid asks for."""
     missing: tuple[Absent, ...] = ()
-    """Cells of grids that are not among the runs: nothing was recorded, or it cannot be read."""
+    """Cells of grids without a run here: nothing was recorded, or the records cannot be read."""
     problems: tuple[str, ...] = ()
-    """What is unfinished, broken or left out, one sentence each."""
+    """One sentence for each run that is unfinished, broken or left out, and for each other problem."""
     about: tuple[str, ...] = ()
-    """What the grid is for, in its own words."""
+    """What each grid is for, as its file says."""
 
     def of(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
-        """Runs of a system on a corpus, unfinished ones included."""
+        """Return the runs of a system on a corpus, including unfinished ones."""
         return tuple(run for run in self.runs if run.group == group and run.corpus == corpus)
 
     def done(self, group: str, corpus: str) -> tuple[ReportRun, ...]:
-        """The finished runs of a system on a corpus."""
+        """Return the finished runs of a system on a corpus."""
         return tuple(run for run in self.of(group, corpus) if run.done)
 
     @property
     def absent(self) -> tuple[Absent, ...]:
-        """What has no final figures: cells that are missing, and runs that have not finished."""
+        """Everything without final figures: missing cells, and runs that have not finished."""
         unfinished = (
             Absent(name=run.name, group=run.group, corpus=run.corpus, why="failed" if run.failed else "unfinished")
             for run in self.runs
@@ -148,7 +148,8 @@ class RunSet:
         return (*self.missing, *unfinished)
 
     def against(self, groups: Sequence[str]) -> dict[str, str]:
-        """What each of some groups is tested against: its twin, else the baseline, else the first; not those three."""
+        """Return the group that each group is tested against: its twin, else the baseline, else the first group. Groups
+        that others are tested against have no entry."""
         base = self.baseline if self.baseline is not None and self.baseline in groups else groups[0]
         twins = {group: twin for group, twin in self.twins.items() if {group, twin} <= set(groups)}
         bases = {base, *twins.values()}
@@ -156,49 +157,49 @@ class RunSet:
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """Systems."""
+        """All systems, in the order of the runs."""
         return tuple(dict.fromkeys(run.group for run in self.runs))
 
     @cached_property
     def corpora(self) -> tuple[str, ...]:
-        """Corpora of the runs."""
+        """All corpora, in the order of the runs."""
         return tuple(dict.fromkeys(run.corpus for run in self.runs))
 
     @cached_property
     def tasks(self) -> tuple[str, ...]:
-        """Tasks of the runs."""
+        """All tasks, in the order of the runs."""
         return tuple(dict.fromkeys(run.task for run in self.runs))
 
     def of_task(self, task: str) -> "RunSet":
-        """The runs of one task."""
+        """Return only the runs of one task."""
         return self._only(run for run in self.runs if run.task == task)
 
     def on(self, corpora: Sequence[str]) -> "RunSet":
-        """The runs on some corpora."""
+        """Return only the runs on these corpora."""
         return self._only(run for run in self.runs if run.corpus in corpora)
 
     @property
     def translations(self) -> "RunSet":
-        """The runs that translate."""
+        """Only the runs that translate."""
         return self._only(run for run in self.runs if run.translates)
 
     def _only(self, runs: Iterable[ReportRun]) -> "RunSet":
-        """Some of the runs, with the baseline if it is among their systems."""
+        """Return a set of these runs; it keeps the baseline only if that is among their systems."""
         part = replace(self, runs=tuple(runs))
         return part if part.baseline in part.groups else replace(part, baseline=None)
 
 
 def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> ReportRun:
-    """The run of a directory, and what its grid says of it. Raises CheckpointError for damaged files.
+    """Read the run in a directory, with what its grid records about it. Raises CheckpointError for damaged files.
 
-    `grid`: the folder of the grid. Without one, name and group are the folder's.
+    `cell`: the run's entry in its grid; without one, name and group are the folder's name. `grid`: the grid's folder.
     """
     run = RunFolder(folder)
     records, config = run.records(), run.config()
     experiment = config.experiment
     split, scores = run.main_scores() or (SCORED_SPLITS[0], None)
     if records.status is RunStatus.STOPPED or (records.end is None and run.is_under_way):
-        scores = None  # `repose evaluate --out` has put them there, of a model that is still being trained
+        scores = None  # written by `repose evaluate --out` while the model is still being trained
     corpus = corpus_name(experiment.corpus)
     task = experiment.training.task
     return ReportRun(
@@ -225,11 +226,11 @@ _NO_FOLDER = "there is no folder {}: name run folders, or folders of runs"
 
 
 def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str | None = None) -> RunSet:
-    """The runs under `paths`: run directories, grid folders (grid.json), or folders that hold either, however deep.
+    """Read all runs under `paths`: run directories, grid folders (grid.json), or folders with either at any depth.
 
-    A run that is found twice (same id, decoded alike) counts once. What cannot be read is left out and said in
-    `problems`. Raises CheckpointError where a path does not exist or no run is found, ConfigError for a baseline that
-    is no system.
+    A run that is found twice (same id and decoding settings) counts once. Anything unreadable is left out and listed in
+    `problems`. Raises CheckpointError if a path does not exist or no run is found, ConfigError if the baseline is not
+    one of the systems.
     """
     problems: list[str] = []
     grids, folders = _find(paths, problems)
@@ -245,7 +246,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
     baselines = ((folder.absolute(), grid.report.baseline) for folder, grid in grids if grid.report.baseline)
     place, of_grid = next(baselines, (None, None))
-    before = sorted(named, key=lambda run: run.place != place)  # those of that grid first
+    before = sorted(named, key=lambda run: run.place != place)  # that grid's runs first
     found, twins = find_baseline(baseline, of_grid, before, runs, problems)
     return RunSet(
         title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
@@ -256,14 +257,13 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         sentences=_sentences(grids, runs),
         missing=tuple(_as_named(*cell, runs) for cell in missing),
         problems=tuple(dict.fromkeys(problems)),
-        # With their names where there are several.
+        # With the grid's name, if there are several grids.
         about=tuple(f"{grid.name}: {grid.about}" * (len(grids) > 1) or grid.about for _, grid in grids if grid.about),
     )
 
 
 def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, Manifest]], list[Path]]:
-    """The grids under `paths` with their folders, and the run directories that `_walk` meets beside them; each once,
-    whatever paths lead to it."""
+    """Return the grids under `paths`, with their folders, and the other run directories, each only once."""
     grids: dict[Path, tuple[Path, Manifest]] = {}
     folders: dict[Path, Path] = {}
     for path in paths:
@@ -283,13 +283,13 @@ def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, 
 
 
 def _others(folders: Iterable[Path], runs: Iterable[ReportRun]) -> list[Path]:
-    """The folders without those of the runs."""
+    """Return the folders that belong to none of these runs."""
     known = {run.folder.resolve() for run in runs}
     return [folder for folder in folders if folder.resolve() not in known]
 
 
 def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:
-    """A sentence about each run whose training ended before its learning rate had reached the peak."""
+    """Return a sentence for each run whose training ended before its learning rate reached the peak."""
     found = []
     for run in runs:
         if run.trained and (warning := run.experiment.training.warmup_warning(run.records.updates)):
@@ -298,17 +298,17 @@ def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:
 
 
 def _title(paths: Sequence[Path]) -> str:
-    """The name of the folder, or of the one that holds all of several."""
+    """Return the name of the folder, or of the closest folder that contains all of them."""
     real = [path.resolve() for path in paths]
     together = Path(os.path.commonpath(real)) if len({path.drive for path in real}) == 1 else real[0]
     return together.name or real[0].name
 
 
 def read_curves(folders: Sequence[Path]) -> RunSet:
-    """The runs of these directories and below them, finished or not; a cell of a grid beside it is the system that it
-    is there, in the grid's order. What else a shell's `*` names is left out; so is what cannot be read, as a cell that
-    failed before it recorded anything, which `problems` name. Raises CheckpointError or ConfigError where nothing is
-    left."""
+    """Read the runs in these directories and below them, finished or not. A cell of a grid in or just above them keeps
+    its system's name and its order from the grid. Other paths that a shell's `*` matches are ignored. Unreadable runs,
+    such as cells that failed before they recorded anything, are left out and listed in `problems`. Raises
+    CheckpointError or ConfigError if no run is left."""
     if missing := next((folder for folder in folders if not folder.exists()), None):
         raise CheckpointError(_NO_FOLDER.format(missing))
     named, folders = folders, list(dict.fromkeys(run for f in folders for run in _runs_in(f))) or list(folders)
@@ -338,7 +338,7 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:
-    """Lines by corpus; a plain list is of every corpus of its grid."""
+    """Return the lines that grids ask for, by corpus; a plain list of lines applies to all corpora of its grid."""
     found: dict[str, dict[int, None]] = {}
     for folder, grid in grids:
         wanted = grid.report.sentences
@@ -353,7 +353,7 @@ def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]
 def _of_grid(
     place: Path, grid: Manifest, problems: list[str], missing: list[tuple[Path, Entry, Absent]]
 ) -> list[ReportRun]:
-    """The runs of its cells; those that have none go to `missing`, with what the grid says of them."""
+    """Return the runs of a grid's cells. Cells without one go to `missing`, with what the grid records of them."""
     runs, waiting = [], []
     for cell in grid.entries:
         folder = place / cell.folder
@@ -376,7 +376,7 @@ def _of_grid(
             missing.append((place, cell, absent))
             continue
         held = run.config.run_id
-        if held == cell.run_id:  # scores that lie with a failed cell are not those that it was to have
+        if held == cell.run_id:  # a failed cell's scores are not the ones it should have
             runs.append(replace(run, scores=None, status="failed") if failed else run)
             continue
         own = "the grid does not know the cell's" if cell.run_id is None else f"the cell is run {cell.run_id}"
@@ -390,13 +390,13 @@ def _of_grid(
 
 
 def _as_named(place: Path, cell: Entry, absent: Absent, runs: Iterable[ReportRun]) -> Absent:
-    """With the names that its system and corpus have in the report, where other runs of them are there."""
+    """Return `absent` with the report's names for its system and corpus, if other runs with its labels are there."""
     beside = next((run for run in runs if run.place == place.absolute() and run.labels == cell.labels), None)
     return absent if beside is None else replace(absent, group=beside.group, corpus=beside.corpus)
 
 
 def some(names: Sequence[str]) -> str:
-    """The first three names, and how many more there are."""
+    """List the first three names, and say how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -426,7 +426,7 @@ def _unfinished(run: ReportRun) -> str:
 
 
 def unlike(runs: Sequence[ReportRun]) -> list[str]:
-    """Runs of one system that are more than its seeds: of other settings, or several of one seed."""
+    """Return sentences about systems whose runs differ in more than their seed, or share a seed."""
     seen: dict[tuple[str, str, int], ReportRun] = {}
     problems = []
     for run in runs:
@@ -450,14 +450,14 @@ def unlike(runs: Sequence[ReportRun]) -> list[str]:
 
 
 def method_of(run: ReportRun) -> str:
-    """All settings that move weights, but the seed; not where the text lies."""
+    """Return, as JSON, all settings that affect the trained weights, except the seed and the corpus's files."""
     settings = settings_in_id(run.experiment)
     settings["training"]["seed"] = None
     return json.dumps(settings, sort_keys=True)
 
 
 def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """`path` and the folders below it, none below a run directory or grid; no link to what is `above` is followed."""
+    """Yield `path` and the folders below it, but none below a run or grid; follow no link to a folder in `above`."""
     if (real := path.resolve()) in above:
         return
     yield path
@@ -469,13 +469,13 @@ def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """The directories of runs that have recorded something, in a folder, or in those below it."""
+    """Return the run directories in a folder or below it that have recorded something."""
     found = [place for f in (_walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
     return [place for place in found if RunFolder(place).has_records]
 
 
 def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
-    """The run directories of a grid and their cells; none where there is no grid that can be read."""
+    """Return a grid's cells with their run directories; empty if the folder has no readable grid."""
     try:
         grid = manifest.read(folder)
     except CheckpointError:
@@ -484,5 +484,5 @@ def _cells_in(folder: Path) -> list[tuple[Path, Entry]]:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts s2 before s10."""
+    """Return a sort key that puts s2 before s10."""
     return [(int(piece), "") if piece.isdecimal() else (0, piece) for piece in re.split(r"(\d+)", name)]

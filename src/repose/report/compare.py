@@ -1,4 +1,4 @@
-"""Two systems compared from Python, by the tests of a report."""
+"""Compare two systems from Python, with the tests of a report."""
 
 import os
 from collections.abc import Sequence
@@ -24,14 +24,15 @@ Runs = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Comparison:
-    """How much higher one system scores than another on a test set, and how sure that is (docs/significance.md).
+    """How much higher one system scores than another on a test set, and how certain that is (docs/significance.md).
 
-    `decoding`: whose translations are scored, "greedy" or a beam such as "beam4". `num_sentences`: of the test set.
-    `scores`, `other_scores`: of each run of the system, and of the other. `sentences`: the difference of the means over
-    runs; its interval and p are of other test sentences (paired bootstrap). `seeds`: the same difference; its interval
-    and p are of other trainings (Welch), and it is None with one run of either. `neither_translates`: both score below
-    1 BLEU and 25 chrF, so that the difference says nothing. `notes`: what to bear in mind, in sentences, as under the
-    tables of a report: that the two were not trained alike, that neither translates, or that the test set is small.
+    `decoding`: which translations are scored, "greedy" or a beam such as "beam4". `num_sentences`: size of the test
+    set. `scores`, `other_scores`: the scores of each run of the system, and of the other. `sentences`: the difference
+    of the means over runs, with an interval and p for other test sentences (paired bootstrap). `seeds`: the same
+    difference, with an interval and p for other trainings (Welch); None if either side has a single run, or if no
+    scores vary. `neither_translates`: True if both score below 1 BLEU and 25 chrF, so that the difference means
+    nothing. `notes`: sentences of caution, as under the tables of a report: that the two were not trained in the same
+    way, that neither translates, or that the test set is small.
     """
 
     metric: Metric
@@ -46,23 +47,23 @@ class Comparison:
 
     @property
     def safe(self) -> bool:
-        """Whether both p are at or below 0.05, and at least one of the two translates. The p are not corrected for how
-        many comparisons you make."""
+        """True if both p values are at most 0.05 and at least one of the systems translates. The p values are not
+        corrected for the number of comparisons that you make."""
         if self.seeds is None or self.neither_translates:
             return False
         return max(self.sentences.p, self.seeds.p) <= LEVEL
 
 
 def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str | None = None) -> Comparison:
-    """Tests whether a system is better than another, as `repose report` does for all those of a grid.
+    """Test whether one system is better than another, as `repose report` does for the systems of a grid.
 
-    `system`, `other`: the directories of finished runs of each, as many as there are seeds. `metric`: "bleu" or "chrf".
-    `decoding`: "greedy", or the search that the runs are compared by, such as "beam4", which is the default.
+    `system`, `other`: the directories of each system's finished runs, one per seed. `metric`: "bleu" or "chrf".
+    `decoding`: "greedy", or the decoding that the runs are compared by, such as "beam4", which is the default.
 
-    Correct p for the number of comparisons that you make (`repose.evaluation.significance.holm`). Raises ConfigError
-    for arguments that cannot be, CheckpointError for what is no run, and DataError for runs that cannot be compared:
-    of other test sets, scored in other ways, unfinished, that look ahead, or whose translations have changed; and where
-    the runs of one side differ in more than their seed.
+    Correct p values for the number of comparisons you make (`repose.evaluation.significance.holm`). Raises ConfigError
+    for invalid arguments, CheckpointError for a path that is not a run, and DataError for runs that cannot be compared:
+    runs with different test sets or scored in different ways, unfinished runs, runs that look ahead, runs whose
+    translations have changed, and runs of one side that differ in more than their seed.
     """
     if metric not in get_args(Metric):
         raise ConfigError(unknown("metric", metric, get_args(Metric)))
@@ -123,7 +124,8 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
 
 
 def _folders(name: str, runs: Runs) -> list[Path]:
-    """As they are on disk. Raises ConfigError for none, one that is named twice, and what is no list of paths."""
+    """Return one side's run directories as resolved paths. Raises ConfigError if there is none, if one is named twice,
+    or if `runs` is neither a path nor a list of paths."""
     try:
         given = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
     except TypeError:

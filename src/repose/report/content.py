@@ -1,4 +1,4 @@
-"""What a report is made of, apart from how it is written: tables, pictures, sentences and remarks."""
+"""The parts of a report, independent of its format: tables, pictures, sentences and remarks."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -10,12 +10,12 @@ from string import ascii_lowercase
 
 
 def slug(text: str) -> str:
-    """Text as a part of an id: lower case, letters of any script and digits, hyphens between."""
+    """Turn text into a part of an id: lower-case letters of any script and digits, with hyphens between words."""
     return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
 def slugs(texts: Sequence[str]) -> dict[str, str]:
-    """The slug of each text, with a number where an earlier one has the same."""
+    """Return the slug of each text, with a number if an earlier text has the same slug."""
     found: dict[str, str] = {}
     for text in texts:
         found[text] = unused(slug(text), found.values())
@@ -23,7 +23,7 @@ def slugs(texts: Sequence[str]) -> dict[str, str]:
 
 
 def unused(name: str, taken: Collection[str]) -> str:
-    """The name, with a number where it is taken: "scores-2"."""
+    """Return the name, with a number if it is taken, such as "scores-2"."""
     numbered = (f"{name}-{number}" for number in count(2))
     return next(one for one in chain([name], numbered) if one not in taken)
 
@@ -33,32 +33,32 @@ class Cell:
     """One cell of a table."""
 
     text: str
-    """What is shown, such as "34.2 ± 0.3"."""
+    """Text to show, such as "34.2 ± 0.3"."""
     value: float | None = None
-    """The number behind it, at full precision, where there is one."""
+    """The number behind the text at full precision, if there is one."""
     deviation: float | None = None
     """Standard deviation over seeds, with n - 1; None for a single run."""
     n: int | None = None
-    """Runs behind the number."""
+    """Number of runs behind the value."""
     notes: Sequence[str] = ()
-    """Sentences about it."""
+    """Sentences about the cell."""
     best: bool = False
-    """Whether the number is the best of its column among those that may be compared."""
+    """True if the value is the best of its column among those that may be compared."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """Head of a column."""
+    """Name and unit of a column, and whether it holds numbers."""
 
     name: str
     unit: str = ""
     numeric: bool = True
-    """Numbers are set flush right."""
+    """True for numbers, which are aligned right."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A table with its notes."""
+    """A table with its caption and notes."""
 
     id: str
     """Name of its files, such as "scores"."""
@@ -66,32 +66,32 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
-    """What is counted, in which unit, over what."""
+    """What the numbers measure, in which unit and over what."""
     remarks: Sequence[str] = ()
     """Sentences about the whole table."""
     p_values: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
-    """The corrected p of a test, by corpus, system and what this is tested against."""
+    """Corrected p of each test, by corpus, system, and the system it is tested against."""
     small_sets: frozenset[str] = frozenset()
-    """Corpora whose test sets are too small for what the table's tests say to be relied on."""
+    """Corpora whose test sets are too small to rely on the table's tests."""
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """The key of each note of a cell, row by row, then of each remark: a to z, aa, bb, ..."""
+        """The key of each note: a to z, aa, bb, and so on; first the notes of cells, row by row, then the remarks."""
         notes = dict.fromkeys([*(note for row in self.rows for cell in row for note in cell.notes), *self.remarks])
         return {note: ascii_lowercase[i % 26] * (1 + i // 26) for i, note in enumerate(notes)}
 
     def keys_of(self, cell: Cell) -> list[str]:
-        """The keys of a cell's notes, in their order."""
+        """Return the keys of a cell's notes, in order."""
         return [key for note, key in self.keys.items() if note in cell.notes]
 
     @cached_property
     def marked(self) -> frozenset[str]:
-        """Keys that some cell has; the other notes are of the whole table, and shown without a key."""
+        """Keys that some cell has. The other notes are about the whole table and shown without a key."""
         return frozenset(key for row in self.rows for cell in row for key in self.keys_of(cell))
 
 
 class Shows(Enum):
-    """What a picture is about."""
+    """The subject of a picture."""
 
     CURVES = auto()
     """Figures by epoch or update."""
@@ -102,33 +102,33 @@ class Shows(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A plot as SVG text, whose colours are those of the page, and the numbers that are drawn."""
+    """A plot as SVG text in the colours of the page, with the numbers that it shows."""
 
     id: str
     title: str
     shows: Shows
     svg: str
     description: str
-    """What a reader who cannot see it needs to know."""
+    """What readers who cannot see the picture need to know."""
     numbers: Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sentence:
-    """A test sentence as two systems translate it."""
+    """A test sentence with the translations of two systems."""
 
     number: int
-    """Line of the test set, from 1."""
+    """Line of the test set, counted from 1."""
     src: str
     reference: str
     hypotheses: tuple[str, str]
     scores: tuple[float, float]
-    """Sentence-level chrF, 0 to 100."""
+    """Sentence-level chrF of each hypothesis, 0 to 100."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentenceComparison:
-    """Sentences where two systems differ most."""
+    """Sentences on which two systems differ most."""
 
     id: str
     systems: tuple[str, str]
@@ -140,12 +140,12 @@ class SentenceComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A heading and what stands under it, in this order."""
+    """A heading and its contents, shown in the order of the fields."""
 
     title: str
     paragraphs: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    """Shown so that nobody misses them."""
+    """Sentences that are shown prominently."""
     tables: tuple[Table, ...] = ()
     pictures: tuple[Picture, ...] = ()
     comparisons: tuple[SentenceComparison, ...] = ()
@@ -157,10 +157,10 @@ class Report:
 
     title: str
     subtitle: str
-    """Which runs, of when, with which versions."""
+    """Which runs, from which days, with which versions."""
     warnings: tuple[str, ...]
     sections: tuple[Section, ...]
     verdict: str = ""
-    """What came out, in a sentence for each corpus."""
+    """The result, in a sentence for each corpus."""
     picture: Picture | None = None
-    """The one that shows most of it; it stands in no section."""
+    """The most informative picture; it is in no section."""

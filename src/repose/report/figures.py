@@ -1,4 +1,4 @@
-"""Figures of a single run, from its records, its scores and its settings; None where they do not have it."""
+"""Figures (measured numbers) of a single run, from its records, scores and settings; None if the run lacks them."""
 
 import math
 import re
@@ -15,11 +15,11 @@ from repose.runs.folder import RunFolder
 
 TARGET_NATS = "nats per target token"
 SCORES = {"bleu": "BLEU", "chrf": "chrF"}
-"""The scores of translations by their names in scores.*.json, and what they are called."""
+"""Maps the names of scores in scores.*.json to the names to show."""
 
 
 def nats(runs: Iterable[ReportRun]) -> str:
-    """The unit of these runs' losses; "nats" where that is not one for all."""
+    """Return the unit of these runs' losses; "nats" if they have different units."""
     tasks = {run.task for run in runs}
     units = {
         TARGET_NATS
@@ -31,14 +31,15 @@ def nats(runs: Iterable[ReportRun]) -> str:
 
 
 def train_loss(run: ReportRun) -> float | None:
-    """Mean over the last whole epoch's updates, dropout on, no label smoothing; over the last updates recorded where no
-    epoch was completed."""
+    """Return the mean training loss over the last complete epoch, with dropout and without label smoothing; if no epoch
+    was completed, over the last updates recorded."""
     return _last(run.of_kind("epoch") or run.of_kind("train"), "nll")
 
 
 def validation_of_model(run: ReportRun) -> Mapping[str, Any] | None:
-    """The validation of the weights that the model is made of: the last one, or the best one where that is kept. Of an
-    average of checkpoints it is its own, and the last one until the training has ended."""
+    """Return the validation record of the model's weights. If these were validated separately, as an average of
+    checkpoints is, it is that validation. Otherwise it is the best validation if the best weights are kept and not
+    averaged, else the last one."""
     if of_model := run.of_kind("model"):
         return of_model[-1]
     found = [record for record in run.of_kind("valid") if number_of(record, "tf_loss") is not None]
@@ -47,14 +48,14 @@ def validation_of_model(run: ReportRun) -> Mapping[str, Any] | None:
     training = run.experiment.training
     if training.keep != "best" or training.average_checkpoints > 1:
         return found[-1]
-    if training.best_by == "chrf":  # of equals the first, as in training
+    if training.best_by == "chrf":  # the first of equals, as in training
         return max(found, key=lambda record: number_of(record, "chrf") or 0.0)
     return min(found, key=lambda record: float(record["tf_loss"]))
 
 
 def by_epoch(run: ReportRun, kind: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Records of a kind, each with the epochs that were behind it: a fraction within one, of which its own end or the
-    length of the one before says how long it is."""
+    """Return the records of a kind, each with the number of epochs completed by then. Within an epoch this includes a
+    fraction, by the epoch's length or, if that is not known, by the previous epoch's."""
     ends = {0: 0} | {record["epoch"]: record["update"] for record in run.of_kind("epoch")}
     return [(_epochs_behind(record, ends), record) for record in run.of_kind(kind)]
 
@@ -69,99 +70,99 @@ def _epochs_behind(record: Mapping[str, Any], ends: Mapping[int, int]) -> float:
 
 
 def validated_within(run: ReportRun) -> bool:
-    """Whether validations of a run, the last one aside, were not at the ends of epochs."""
+    """Return whether any validation but the last was within an epoch rather than at its end."""
     ends = {record["update"] for record in run.of_kind("epoch")}
     places = [record["update"] for record in run.of_kind("valid")]
     return any(update not in ends for update in places[: -1 if len(places) > 1 else None])
 
 
 def valid_loss(run: ReportRun) -> float | None:
-    """tf_loss of the model's weights on the validation set, nats per target token."""
+    """Return tf_loss of the model's weights on the validation set, in nats per target token."""
     return number_of(validation_of_model(run), "tf_loss")
 
 
 def perplexity(run: ReportRun) -> float | None:
-    """exp of the validation loss; infinite beyond what a float holds."""
+    """Return exp of the validation loss; infinity if that is too large for a float."""
     loss = valid_loss(run)
     return None if loss is None else math.inf if loss >= 700 else math.exp(loss)
 
 
 def valid_accuracy(run: ReportRun) -> float | None:
-    """Share of validation tokens predicted right given the reference's earlier ones, in percent."""
+    """Return the share of validation tokens predicted correctly, given the reference's earlier tokens, in percent."""
     share = number_of(validation_of_model(run), "tf_accuracy")
     return None if share is None else 100 * share
 
 
 def decodings(run: ReportRun) -> Mapping[str, Mapping[str, Any]]:
-    """Free-running scores by decoding: "greedy", "beam4"."""
+    """Return free-running scores by decoding, such as "greedy" and "beam4"."""
     found = (run.scores or {}).get("decoded")
     return {name: one for name, one in found.items() if isinstance(one, dict)} if isinstance(found, dict) else {}
 
 
 def beam_decoding_name(run: ReportRun) -> str | None:
-    """Name of the decoding with a beam, such as "beam4": of the run's own width, by which it is compared, or else the
-    widest; None without any."""
+    """Return the name of the decoding with a beam, such as "beam4": the one with the run's own beam size, by which the
+    run is compared, else the widest; None without any."""
     names = [name for name in decodings(run) if re.fullmatch(r"beam\d+", name)]
     own = run.experiment.decoding.beam_size
     return max(names, key=lambda name: (int(name[4:]) == own, int(name[4:])), default=None)
 
 
 def decoding_of(run: ReportRun) -> str:
-    """Name of the decoding that a run is compared by: its own search, or else any beam, or else greedy search."""
+    """Return the name of the decoding that a run is compared by: its own setting, else any beam, else greedy search."""
     beam = beam_decoding_name(run)
     is_greedy = run.experiment.decoding.beam_size == 1 and GREEDY in decodings(run)
     return GREEDY if beam is None or is_greedy else beam
 
 
 def scored(run: ReportRun, decoding: str | None) -> Mapping[str, Any]:
-    """The scores of a decoding, and what was counted beside them; `decoding` None: of `beam_decoding_name`."""
+    """Return a decoding's scores and the counts beside them; `decoding` None: that of `beam_decoding_name`."""
     return decodings(run).get(decoding or beam_decoding_name(run) or "", {})
 
 
 def score(run: ReportRun, decoding: str | None, metric: str) -> float | None:
-    """A free-running score, in percent; `decoding` as for `scored`."""
+    """Return a free-running score, in percent; None if it is missing or not finite. `decoding` as for `scored`."""
     value = number_of(scored(run, decoding).get(metric), "value")
     return value if value is not None and math.isfinite(value) else None
 
 
 def signature(run: ReportRun, decoding: str | None, metric: str) -> str:
-    """sacreBLEU's signature of that score; "" where there is none."""
+    """Return sacreBLEU's signature of a score; "" if there is none."""
     return str(scored(run, decoding).get(metric, {}).get("signature", ""))
 
 
 def scored_with(found: str) -> dict[str, str]:
-    """The fields of one of sacreBLEU's signatures, such as `case` and `tok`, but for its version."""
+    """Return the fields of a sacreBLEU signature, such as `case` and `tok`, without sacreBLEU's version."""
     fields = (field.split(":", 1) for field in found.split("|") if ":" in field)
     return {"case": "mixed", "tok": "13a"} | {name: value for name, value in fields if name != "version"}
 
 
 def kind_of_score(run: ReportRun, decoding: str | None, metric: str) -> tuple[object, ...]:
-    """How a score was decoded and counted, and on which set: scores of two kinds cannot be compared."""
+    """Return how, and on which set, a score was measured. Scores of different kinds cannot be compared."""
     way = scored_with(signature(run, decoding, metric))
     width = decoding or beam_decoding_name(run)
     return width, tuple(sorted(way.items())), run.split, (run.scores or {}).get("num_sentences")
 
 
 def teacher_forced(run: ReportRun, name: str) -> float | None:
-    """A teacher-forced figure of the test set."""
+    """Return a teacher-forced figure of the test set."""
     return number_of((run.scores or {}).get("teacher_forced"), name)
 
 
 def task_figure(run: ReportRun, name: str) -> float | None:
-    """A figure of another task than translation."""
+    """Return a figure of a task other than translation."""
     return number_of((run.scores or {}).get("figures", {}).get(name), "value")
 
 
 def task_figure_label(name: str) -> str:
-    """What a figure of another task than translation is called."""
+    """Return the name to show for a figure of a task other than translation."""
     return name.upper() if name in ("uas", "las") else name.replace("_", " ")
 
 
 def epoch_seconds(run: ReportRun) -> list[float]:
-    """Seconds of training of each completed epoch.
+    """Return the seconds of training of each completed epoch.
 
-    Time spent on validations is left out wherever a record stands at its beginning: at the end of each epoch. The
-    checkpoint and the model that are written after one have no record, and count in the epoch that follows.
+    Validation time is excluded if a record marks the beginning of the validation, as at the end of each epoch. Writing
+    the checkpoint and the model after a validation has no record, so it counts towards the next epoch.
     """
     seconds, begun, taken = [], 0.0, 0.0
     before: Mapping[str, Any] = {}
@@ -179,39 +180,39 @@ def epoch_seconds(run: ReportRun) -> list[float]:
 
 
 def seconds_per_epoch(run: ReportRun) -> float | None:
-    """The median over its epochs: what ran beside one of them does not move it."""
+    """Return the median seconds per epoch, which other load on the machine during one epoch does not affect."""
     found = epoch_seconds(run)
     return statistics.median(found) if found else None
 
 
 def total_seconds(run: ReportRun) -> float | None:
-    """Training and validation until the last record, summed over resumes."""
+    """Return the seconds of training and validation until the last record, summed over resumes."""
     return _clock(run.records.training[-1])
 
 
 def epochs(run: ReportRun) -> int:
-    """Epochs completed."""
+    """Return the number of completed epochs."""
     return len({record["epoch"] for record in run.of_kind("epoch")})
 
 
 def vocabularies(run: ReportRun) -> tuple[int, int] | None:
-    """Source and target tokens of the vocabularies of a translation model."""
+    """Return the sizes of a translation model's source and target vocabularies, in tokens."""
     found = {} if run.records.data is None else run.records.data.vocabulary
     return (found["src"], found["tgt"]) if {"src", "tgt"} <= found.keys() else None
 
 
 def train_pairs(run: ReportRun) -> int | None:
-    """Pairs that were trained on."""
+    """Return the number of training pairs."""
     return None if run.records.data is None else run.records.data.examples.get("train")
 
 
 def valid_pairs(run: ReportRun) -> int | None:
-    """Pairs of the validation set."""
+    """Return the number of pairs in the validation set."""
     return None if run.records.data is None else run.records.data.examples.get("valid")
 
 
 def mean_target_tokens(run: ReportRun) -> float | None:
-    """Tokens of a training target, on average."""
+    """Return the mean number of tokens of a training target."""
     pairs = train_pairs(run)
     if run.records.data is None or not pairs:
         return None
@@ -220,8 +221,8 @@ def mean_target_tokens(run: ReportRun) -> float | None:
 
 
 def parameters(run: ReportRun) -> float | None:
-    """Parameters, tied ones once: counted by building a translation model; of other models in their scores, and until
-    there are any in their file."""
+    """Return the number of parameters, with tied ones counted once. For a translation model, they are counted by
+    building it. For other models, the number is in the scores or, until there are any, comes from the model's file."""
     if not run.translates:
         return number_of(run.scores, "parameters") or RunFolder(run.folder).num_parameters()
     cost = _cost(run)
@@ -229,15 +230,15 @@ def parameters(run: ReportRun) -> float | None:
 
 
 def flops_per_token(run: ReportRun) -> float | None:
-    """Floating-point operations of a training step, forward and backward, per target token
-    (`repose.model.describe`), counted on sentences of the corpus's mean target length; twice with R-Drop, which makes
-    two passes."""
+    """Return the floating-point operations of a training step, forward and backward, per target token
+    (`repose.model.describe`). They are counted on sentences of the corpus's mean target length, and doubled for R-Drop,
+    which makes two passes."""
     cost, passes = _cost(run), 2 if run.experiment.training.r_drop else 1
     return None if cost is None else passes * cost[1]
 
 
 def training_flops(run: ReportRun) -> float | None:
-    """Operations of the whole training: per target token, times the target tokens that were trained on."""
+    """Return the operations of the whole training: operations per target token, times the target tokens trained on."""
     per_token = flops_per_token(run)
     tokens = _last([r for r in run.records.training if "tokens" in r], "tokens")
     return None if per_token is None or tokens is None else per_token * tokens
@@ -252,7 +253,7 @@ def _cost(run: ReportRun) -> tuple[int, float] | None:
 
 @cache
 def _counted(a: Architecture, src_vocab_size: int, tgt_vocab_size: int, length: int) -> tuple[int, float]:
-    """Counted once for each architecture: takes a second or two for a large one."""
+    """Count parameters and operations, once per architecture, because it takes a second or two for a large one."""
     from repose.model.describe import describe
 
     length = min(length, a.max_length)
@@ -269,11 +270,11 @@ def _last(records: Any, name: str) -> float | None:
 
 
 def number_of(mapping: Any, name: str) -> float | None:
-    """The number that a record or another mapping has under a name, if any."""
+    """Return the number under a name in a record or another mapping; None if there is none."""
     value = mapping.get(name) if isinstance(mapping, Mapping) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def times(factor: float, value: float | None) -> float | None:
-    """A figure in another unit."""
+    """Convert a figure to another unit; None stays None."""
     return None if value is None else factor * value

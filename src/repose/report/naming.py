@@ -1,7 +1,7 @@
-"""What the runs, systems and corpora of a report are called, and the system that the others are tested against.
+"""Name the runs, systems and corpora of a report, and find the system that the others are tested against.
 
-No two go by one name: what would is told apart by its settings, its files, or the folder that it lies in. A run is
-counted once, wherever it was found.
+Names are unique: equal ones are distinguished by settings, by files, or by the folders they are in. A run counts once,
+even if it is found several times.
 """
 
 import hashlib
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
     from repose.report.collect import ReportRun
 
 _DRAWN_BY = ("train", "valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
-"""Settings that say which sentences are held out."""
+"""Settings that decide which sentences are held out."""
 _SEED = r"(?:[-_. ]?seed|(?:^|[-_. ])s)[-_. ]?\d+"
 _NUMBER = rf"(?:{_SEED}|(?:[-_. ]?(?:run|trial))?[-_. ]?\d+)"
 _NOT_TWINS_BY = (SYSTEM, CORPUS)
-"""Axes that twins need not agree in; they are compared on each corpus anyway."""
+"""Axes on which twins may have different labels. Each corpus is tested separately anyway."""
 
 
-# Corpora: two of one name that are measured on other sentences are told apart.
+# Corpora: two of the same name that are measured on different sentences get different names.
 
 
 def corpus_name(corpus: CorpusConfig) -> str:
-    """What a corpus is called, with its languages: "multi30k de-en"; files go by their folder."""
+    """Return a corpus's name with its languages: "multi30k de-en". A corpus of files is named after their folder."""
     first = Path(corpus.train[0]) if corpus.train else Path("corpus")
     return _with_languages(corpus.name or first.parent.name or first.name, corpus)
 
 
 def _file_name(corpus: CorpusConfig) -> str:
-    """The name of its folder with that of its files: "recipes/food" of recipes/food.pt and recipes/food.en."""
+    """Return the name of the folder with that of the files: "recipes/food" for recipes/food.pt and recipes/food.en."""
     paths = [Path(path) for path in corpus.train]
     alike = len({path.stem for path in paths}) == 1
     name = paths[0].stem if alike else " ".join(path.name for path in paths)
@@ -50,12 +50,12 @@ def _file_name(corpus: CorpusConfig) -> str:
 
 
 def _with_languages(name: str, corpus: CorpusConfig) -> str:
-    languages = dict.fromkeys((corpus.src_lang, corpus.tgt_lang))  # of a text in one language, that alone
+    languages = dict.fromkeys((corpus.src_lang, corpus.tgt_lang))  # a text in one language names it once
     return name if UNKNOWN in languages else f"{name} {'-'.join(languages)}"
 
 
 def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
-    """What decides which sentences a set has, as far as the settings know: its own files, or how it is drawn."""
+    """Return what decides which sentences a set has, as far as settings tell: its own files, or how it is drawn."""
     own: tuple[Any, ...] = getattr(corpus, split)
     if own and corpus.splits == "given":
         return own
@@ -63,7 +63,8 @@ def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
 
 
 def corpora_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """The runs; a corpus of which several sets are measured on goes by its files, and by what else differs."""
+    """Return the runs with a different corpus name for each set that they are measured on. If a corpus has several such
+    sets, its files, and other settings that differ, become part of the names."""
     firsts: list[ReportRun] = []  # the first run of each set
     places = []
     for run in runs:
@@ -75,7 +76,7 @@ def corpora_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 
 
 def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
-    """Whether two runs' corpora are called alike, but for languages that only one of them says."""
+    """Return whether two runs' corpora have the same name, apart from languages that only one of them states."""
     if one.corpus == other.corpus:
         return True
     corpora = [run.experiment.corpus for run in (one, other)]
@@ -85,7 +86,7 @@ def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
 
 
 def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
-    """Whether two runs are measured on the same sentences: by the texts where the cache has both, else by settings."""
+    """Return whether two runs are measured on the same sentences: by texts if the cache has both, else by settings."""
     if one.config.data and one.config.data == other.config.data:
         return True
     texts = [_digest(prepared_home() / run.config.data / "text", run.split) for run in (one, other)]
@@ -97,7 +98,7 @@ def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
 
 @lru_cache(maxsize=1024)
 def _digest(folder: Path, split: str) -> str | None:
-    """Of both sides of a prepared set; None where it is not there."""
+    """Return a digest of both sides of a prepared set; None if it is not there."""
     try:
         texts = [(folder / f"{split}.{side}").read_bytes() for side in ("src", "tgt")]
     except OSError:
@@ -106,7 +107,8 @@ def _digest(folder: Path, split: str) -> str | None:
 
 
 def _corpus_names(firsts: Sequence["ReportRun"]) -> list[str]:
-    """A name for each set, no two alike: the corpus's, its files', with the settings that differ, or a number."""
+    """Return a unique name for each set: the corpus's name, else that of its files, with the settings that differ or a
+    number if needed."""
     corpora = [run.experiment.corpus for run in firsts]
     names = [run.corpus for run in firsts]
     for i in _shared(names):
@@ -120,12 +122,12 @@ def _corpus_names(firsts: Sequence["ReportRun"]) -> list[str]:
 
 
 def _shared(names: Sequence[str]) -> list[int]:
-    """Places of names that stand there twice."""
+    """Return the positions of names that occur more than once."""
     return [i for i, name in enumerate(names) if names.count(name) > 1]
 
 
 def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], split: str) -> list[str]:
-    """Settings in which corpora differ, as one of them has them: those that decide which sentences the set has."""
+    """Return those of a corpus's settings that decide which sentences the set has and differ among `others`."""
     found = []
     have_files = all(getattr(other, split) and other.splits == "given" for other in others)
     for name in (split,) if have_files else _DRAWN_BY:
@@ -136,12 +138,12 @@ def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], sp
     return found
 
 
-# Runs and systems: those of several grids and folders stand side by side.
+# Runs and systems: one report may have those of several grids and folders.
 
 
 def grouped(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """Runs without a grid: those of one corpus and the same settings but for the seed are a group; groups of one name
-    on several corpora are one system."""
+    """Group runs without a grid: runs of one corpus with equal settings, seed aside, are a group. Groups of the same
+    name on several corpora are one system."""
     names: dict[Path, str] = {}
     for corpus in dict.fromkeys(run.corpus for run in runs):
         groups: dict[str, list["ReportRun"]] = {}
@@ -154,8 +156,8 @@ def grouped(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 
 
 def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
-    """The preset that each group is, or its first folder without the seed; folders for all where two would be called
-    the same, with the seed for those that still are."""
+    """Return the name of each group: its preset, else its first folder without the seed. If two names would be equal,
+    use the folders for all groups, and keep the seed in those that would still be equal."""
     runs = [group[0] for group in groups]
     folders = [folder_name(group[0].folder, several=len({run.seed for run in group}) > 1) for group in groups]
     names = [preset_of(run) or name for run, name in zip(runs, folders, strict=True)]
@@ -166,7 +168,7 @@ def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
 
 
 def _apart(names: Sequence[str], places: Sequence[Path]) -> list[str]:
-    """Names that no other has, or else with the folders that they are in."""
+    """Return the names, with their folders added to those that occur more than once."""
     found = list(names)
     for i in _shared(names):
         alike = [place for name, place in zip(names, places, strict=True) if name == names[i]]
@@ -175,7 +177,7 @@ def _apart(names: Sequence[str], places: Sequence[Path]) -> list[str]:
 
 
 def _known(place: Path, places: Iterable[Path]) -> str:
-    """As many of a folder's last names as tell it from others."""
+    """Return as many of a folder's last path components as distinguish it from the others."""
     others = set(places) - {place}
     tails = (place.parts[-depth:] for depth in range(1, len(place.parts)))
     known = next((tail for tail in tails if all(other.parts[-len(tail) :] != tail for other in others)), None)
@@ -183,12 +185,14 @@ def _known(place: Path, places: Iterable[Path]) -> str:
 
 
 def preset_of(run: "ReportRun") -> str | None:
-    """The preset that has a run's very architecture, if any: systems may differ in dropout alone."""
+    """Return the preset that equals a run's architecture in every field, as systems may differ only in dropout; or
+    None."""
     return exact_preset_name(run.experiment.architecture)
 
 
 def folder_name(folder: Path, *, several: bool) -> str:
-    """`original` of original-seed2 and original/seed-2; of original_2 too where it is one of several seeds."""
+    """Return a folder's name without its seed: `original` for original-seed2 and original/seed-2, and for original_2
+    too if it is one of several seeds."""
     whole = folder.absolute()
     if re.fullmatch(_NUMBER, whole.name, re.IGNORECASE):
         return whole.parent.name
@@ -196,10 +200,10 @@ def folder_name(folder: Path, *, several: bool) -> str:
 
 
 def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
-    """Each training once: of two directories of the same run the one that is done, or else the first.
+    """Return each training once: of two directories of the same run, the finished one, else the first.
 
-    Another test set makes another one, though a run's id does not know of it; so does another number of workers, which
-    scores alone know of. One that goes by another name is said to be left out.
+    Runs with different test sets are different trainings, although their ids are equal. So are runs with different
+    numbers of workers, which only the scores record. A duplicate that has another name is reported as left out.
     """
     found: dict[str, list["ReportRun"]] = {}
     for run in runs:
@@ -207,7 +211,7 @@ def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
         key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
         found.setdefault(key, []).append(run)
     kept: list["ReportRun"] = []
-    joined: dict[tuple[str, str, str], str] = {}  # the rest of a group, which must not stand there as another one
+    joined: dict[tuple[str, str, str], str] = {}  # group, corpus, settings of a dropped run -> its new group
     for alike in found.values():
         done = {run.run_id: run for run in reversed(alike) if run.done}
         own = [run for run in alike if done.get(run.run_id) is run] or alike[:1]
@@ -221,8 +225,8 @@ def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
 
 
 def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """Systems of one name whose settings differ from grid to grid go by their grids' folders, too: those of the same
-    settings in several grids by the first one's."""
+    """Return the runs with the grid's folder added to the name of each system whose settings differ between grids.
+    Systems with the same settings in several grids get the first grid's folder."""
     runs = _written_alike(runs)
     places: dict[tuple[str, str], dict[str, Path]] = {}
     for run in runs:
@@ -240,7 +244,8 @@ def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 
 
 def _written_alike(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """A cell may be a run of another grid that wrote out the `schedule_width` which "none" stands for: none for all."""
+    """Return the runs with a `schedule_width` of d_token replaced by None, which means d_token, if another run of the
+    group has None: a cell may be a run of another grid that wrote the number out."""
     none = {run.group for run in runs if run.experiment.training.schedule_width is None}
     alike = []
     for run in runs:
@@ -253,19 +258,19 @@ def _written_alike(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 
 
 def _settings(run: "ReportRun") -> str:
-    """All settings but the seed."""
+    """Return all settings but the seed, as JSON."""
     experiment = asdict(run.experiment)
     return json.dumps({**experiment, "training": {**experiment["training"], "seed": None}}, sort_keys=True)
 
 
 def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
-    """Runs of one name in different places go by their folders, too."""
+    """Return the runs, with their folders added to names that occur more than once."""
     names = _apart([run.name for run in runs], [run.place for run in runs])
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
 
 
-# The baseline. Where the grid varies something besides the system, the baseline is several groups: each other group is
-# then tested against its twin among them, the one with the same other labels.
+# The baseline. If the grid varies something besides the system, the baseline is a system of several groups. Each other
+# group is then tested against its twin among them: the group with the same labels, apart from the system.
 
 
 def find_baseline(
@@ -275,9 +280,11 @@ def find_baseline(
     runs: Sequence["ReportRun"],
     problems: list[str],
 ) -> tuple[str | None, Mapping[str, str]]:
-    """The requested group, or the one that a grid has `named`; and others' twins, where it is a system of several.
+    """Return the group that is the baseline, as `requested` or else as a grid has `named` it, and the twins of other
+    groups if the baseline is a system of several groups.
 
-    `before`: the runs with the names of their groups before these were told apart from other grids', or joined.
+    `before`: the runs with the names that their groups had before they were renamed, or merged with groups of other
+    grids. Raises ConfigError if the requested name is unknown or ambiguous.
     """
     wanted = named if requested is None else requested
     groups = list(dict.fromkeys(run.group for run in runs))
@@ -299,19 +306,20 @@ def find_baseline(
 
 
 def _names_of_group(run: "ReportRun") -> list[str | None]:
-    """What a run's group may be called: by its name, whole or with the corpus before it, or by its system alone."""
+    """Return the names by which users may call a run's group: in full, with the corpus in front, or only its system."""
     names = (run.group, f"{run.corpus}-{run.group}")
     return [*names, *map(folder_label, names), run.labels.get(SYSTEM)]
 
 
 def _twins(bases: Sequence[str], runs: Sequence["ReportRun"]) -> dict[str, str]:
-    """Of each group beside some, the one of those with the same labels but for the system; where those are several."""
+    """Map each group outside `bases` to its twin: the base that has the same labels, system and corpus aside. Empty
+    unless there are several bases."""
     if len(bases) < 2:
         return {}
     labels: dict[str, dict[str, str]] = {}
     for run in runs:
         labels[run.group] = {axis: label for axis, label in run.labels.items() if axis not in _NOT_TWINS_BY}
     if len({frozenset(labels[base].items()) for base in bases}) < len(bases):
-        return {}  # they differ in something else, such as their grid
+        return {}  # the bases differ in something without a label, such as their grid
     others = [group for group in labels if group not in bases]
     return {group: base for group in others for base in bases if labels[base] == labels[group]}

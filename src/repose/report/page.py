@@ -1,4 +1,4 @@
-"""A report as one HTML page that needs nothing else: no network, no other file, and nothing to be run."""
+"""A report as one self-contained HTML page: it needs no network and no other file, and works without scripts."""
 
 import base64
 import difflib
@@ -16,25 +16,25 @@ from repose.system.errors import MissingExtraError
 from repose.system.terminal import printable
 
 Pieces = tuple[tuple[str, bool], ...]
-"""A text in pieces, and of each whether it differs from the other text."""
+"""A text in pieces, each with True if it differs from the other text."""
 
-# Scripts that are written without spaces: a character each. Korean has spaces, and Hangul is not among them.
+# In scripts without spaces, each character is a token. Korean has spaces, so Hangul is not in this range.
 _CHARACTER = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
 _MARK = r"!-/:-@\[-`{-~¡«·»¿‐-‧‰-⁞"
 _WORD = rf"[^\s{_CHARACTER}{_MARK}]"
 _TOKENS = re.compile(rf"[{_CHARACTER}]|{_WORD}+(?:['’\-.,]{_WORD}+)*|\s+|.", re.DOTALL)
 _REST = re.compile(r"(.+?)(\s*[±(].*)?", re.DOTALL)
 _NARROW = re.compile(r"[\s.,()]")
-_CODE = re.compile("`([^`]+)`")  # every second piece is what stands between backticks
+_CODE = re.compile("`([^`]+)`")  # splits a text so that every second piece was between backticks
 _SIZE = re.compile(r"<svg[^>]*?\sviewBox=\"0 0 ([\d.]+) [\d.]+\"")
 _ID = re.compile(r"(\bid=\"|href=\"#|url\(#)")
-_POINT = 96 / 72  # CSS pixels
+_POINT = 96 / 72  # in CSS pixels
 _SPACES = str.maketrans("\t\n\r", "   ")
-_SHORT = 24  # letters of a text in a cell that is not broken into lines
+_SHORT = 24  # longest text (in letters) of a cell whose lines never break
 
 
 def write_page(report: Report) -> str:
-    """The whole page. Raises ConfigError where jinja2 is not installed."""
+    """Return the whole page. Raises ConfigError if jinja2 is not installed."""
     return _template().render(report=report, anchor=_anchors(report))
 
 
@@ -63,17 +63,17 @@ def _template() -> Any:
 
 
 def _visible(value: object) -> object:
-    """Text with its control characters written out; not of what is HTML already."""
+    """Make control characters of a text visible; leave HTML (a subclass of str) as it is."""
     return printable(value.translate(_SPACES)) if type(value) is str else value
 
 
 def in_blocks(table: Table) -> bool:
-    """Whether rows follow one another that begin alike, so that the others are set apart from them."""
+    """Return whether consecutive rows begin with the same text, so that the page separates such blocks of rows."""
     return any(one[0].text == other[0].text for one, other in pairwise(table.rows))
 
 
 def tail_widths(table: Table) -> list[float]:
-    """How many digits wide what follows the figures of each column is at most: deviation and keys of notes."""
+    """Return, per column, the largest width in digits of what follows a number: deviation and keys of notes."""
     return [
         max(
             sum(0.5 if _NARROW.match(char) else 1.0 for char in split(cell.text)[1])
@@ -85,13 +85,13 @@ def tail_widths(table: Table) -> list[float]:
 
 
 def split(text: str) -> tuple[str, str]:
-    """`34.2` and ` ± 0.3` of a cell; a minus is a minus."""
+    """Split a cell's text into number and rest, such as `34.2` and ` ± 0.3`; a leading hyphen becomes a minus."""
     found = _REST.fullmatch(re.sub(r"^-(?=[\d.])", "−", text))
     return (found[1], found[2] or "") if found else (text, "")
 
 
 def differences(one: str, other: str) -> tuple[Pieces, Pieces]:
-    """Two texts in pieces, words that only one of them has marked; characters in scripts without spaces."""
+    """Return two texts in pieces, marking words (or characters, in scripts without spaces) that only one has."""
     left, right = _TOKENS.findall(one), _TOKENS.findall(other)
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     changed: tuple[set[int], set[int]] = (set(), set())
@@ -103,7 +103,7 @@ def differences(one: str, other: str) -> tuple[Pieces, Pieces]:
 
 
 def _pieces(tokens: Sequence[str], changed: set[int]) -> Pieces:
-    """Tokens joined to runs; spaces go with the words around them, and are not marked at a run's ends."""
+    """Join neighbouring tokens with the same mark. Spaces are marked between two marked words only."""
     marks = [index in changed and not token.isspace() for index, token in enumerate(tokens)]
     for index, token in enumerate(tokens):
         if token.isspace() and 0 < index < len(tokens) - 1:
@@ -113,7 +113,8 @@ def _pieces(tokens: Sequence[str], changed: set[int]) -> Pieces:
 
 
 def _anchors(report: Report) -> Callable[[object], str]:
-    """Names of the places that links lead to, no two the same; they stay while titles and ids do."""
+    """Return a function from a part of the report to its anchor, the target of links. Anchors are unique, and stable as
+    long as titles and ids are."""
     names = {} if report.picture is None else {id(report.picture): f"picture-{report.picture.id}"}
     for section in report.sections:
         parts: list[tuple[object, str]] = [(section, f"section-{section.title}")]
@@ -126,7 +127,7 @@ def _anchors(report: Report) -> Callable[[object], str]:
 
 
 def _inline_svg(picture: Picture, anchor: str) -> str:
-    """The picture as an element of the page: not wider than it was drawn, with ids that no other picture has."""
+    """Return the picture as an element of the page: no wider than it was drawn, with ids that no other picture has."""
     svg = _ID.sub(lambda found: f"{found[1]}{anchor}-", picture.svg)
     found = _SIZE.search(svg)
     assert found, "an SVG picture has a viewBox from 0 0"

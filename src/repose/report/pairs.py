@@ -1,6 +1,6 @@
-"""Pairs of systems that a report tests against each other, and how what came of the tests stands in its tables.
+"""Pairs of systems that a report tests against each other, and tables of the tests' results.
 
-What is tested and how: `repose.evaluation.significance` and docs/significance.md.
+`repose.evaluation.significance` and docs/significance.md explain the tests.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,49 +22,50 @@ from repose.report.tables_settings import confounded
 from repose.report.translations import statistics_of
 from repose.system.errors import DataError, ReposeError
 
-_RESAMPLES_PER_TEST = 200  # so that the least p there is, corrected for the number of tests, is 0.01
+_RESAMPLES_PER_TEST = 200  # so that the smallest possible p, corrected for the number of tests, is 0.01
 _SIGNIFICANT = f"At or below {testing.LEVEL} after the correction."
 _NO_INTERVAL = "One seed on a side, or scores that do not differ, give no interval."
 FEWEST_UNITS = 10
-"""Sentences or documents below which nothing is resampled: of one, every difference would be certain."""
+"""Sentences or documents below which nothing is resampled: with a single one, every difference would look certain."""
 ALL_PAIRS_BELOW = 4
-"""Number of systems on a corpus below which each is tested against each."""
+"""Number of systems on a corpus below which all pairs are tested."""
 Sides = Sequence[tuple[Sequence[float], Sequence[float]]]
-"""The scores of the seeds of both systems, for each pair."""
+"""For each pair, the scores of both systems' seeds."""
 
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """The finished runs of a system on a corpus that can be tested."""
+    """A system's finished runs on a corpus that can be tested."""
 
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
-    """Finished runs whose scores may stand beside the others'."""
+    """Finished runs whose scores may be compared with the others'."""
     counts: tuple[SentenceStatistics | None, ...] = ()
-    """What is counted of each run, None where its translations cannot be counted; nothing of other tasks."""
+    """Sentence statistics of each run, None if its translations cannot be counted; empty for other tasks."""
     decoding: str | None = None
-    """Which translations are counted; None: those that each run is compared by."""
+    """The decoding whose translations are counted; None: the one that each run is compared by."""
 
     @property
     def statistics(self) -> tuple[SentenceStatistics, ...]:
-        """The counts that there are."""
+        """The counts, without those that are None."""
         return tuple(one for one in self.counts if one is not None)
 
     @property
     def counted(self) -> "ComparedSystem":
-        """The system with those runs alone that have counts."""
+        """The system with only the runs that have counts."""
         runs = tuple(run for run, one in zip(self.runs, self.counts, strict=True) if one is not None)
         return replace(self, runs=runs, counts=self.statistics)
 
     def scores(self, metric: Metric) -> list[float]:
-        """The score of each run on the whole test set, as its scores.*.json has it."""
+        """Return the score of each run on the whole test set, from its scores.*.json."""
         found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
         return [value for value in found if value is not None]
 
     def by_greedy(self, reasons: dict[str, list[str]]) -> "ComparedSystem | None":
-        """The system by the greedy translations of those runs that have scores of them; None where none has, or no
-        others were made. `reasons` gets the names of the runs that are not scored or not counted, by the reason."""
+        """Return the system with greedy translations, and with only the runs that have scores of them; None if no run
+        has any, or if all runs are compared by greedy search already. Names of runs without scores or counts go to
+        `reasons`, by reason."""
         if all(decoding_of(run) == GREEDY for run in self.runs):
             return None
         runs: list[ReportRun] = []
@@ -84,33 +85,34 @@ class ComparedSystem:
 
 @dataclass(frozen=True)
 class Pair:
-    """A system and what it is tested against."""
+    """A system, and the system that it is tested against."""
 
     system: ComparedSystem
     other: ComparedSystem
 
     @property
     def single(self) -> bool:
-        """Whether both have one seed."""
+        """True if both have one seed."""
         return len(self.system.runs) == len(self.other.runs) == 1
 
     def has_scores(self, metric: Metric) -> bool:
-        """Whether all runs of both have this score."""
+        """Return whether all runs of both have this score."""
         return all(len(side.scores(metric)) == len(side.runs) for side in (self.system, self.other))
 
 
 @dataclass
 class Remarks:
-    """What could not be tested, and why."""
+    """Sentences about what could not be tested, and why."""
 
     of_scores: list[str] = field(default_factory=list)
-    """Runs whose scores stand beside no other's."""
+    """About runs whose scores cannot be compared with the others'."""
     of_texts: list[str] = field(default_factory=list)
-    """Runs without translations that could be resampled."""
+    """About runs without translations that can be resampled."""
 
 
 def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> ReportRun | None:
-    """A run that is measured in the way that most are: of the baseline's runs, if it has some that may be compared."""
+    """Return a run that is measured in the most frequent way: among the baseline's comparable runs, or among all if it
+    has none. `way` returns how a run is measured."""
     found: list[tuple[ReportRun, object]] = []
     for run in (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable):
         with suppress(ReposeError):
@@ -120,14 +122,14 @@ def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> 
 
 
 def usual_of(found: Sequence[tuple[ReportRun, object]], baseline: str | None) -> tuple[ReportRun, object] | None:
-    """The first run, of the baseline's if it has some, that is in the way in which most of them are, and that way."""
+    """Return the first run measured in the most frequent way, and that way; among the baseline's runs if it has any."""
     found = [one for one in found if one[0].group == baseline] or found
     ways = [way for _, way in found]
     return found[ways.index(max(ways, key=ways.count))] if ways else None
 
 
 def check_comparable(run: ReportRun) -> None:
-    """Raises DataError for a run whose scores say nothing of it."""
+    """Raise DataError for a run whose scores mean nothing."""
     if run.looks_ahead:
         raise DataError("its decoder looks ahead, so it is compared with nothing")
     if run.failed_checks:
@@ -135,24 +137,24 @@ def check_comparable(run: ReportRun) -> None:
 
 
 def left_out(reasons: dict[str, list[str]], of: str = "") -> list[str]:
-    """Sentences about runs, by the reason why they are in no test, or in none `of` something."""
+    """Return sentences, by reason, about runs left out of the tests, or only of the tests `of` something."""
     return [f"Left out of the tests{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
 
 
 def enough(counts: SentenceStatistics) -> SentenceStatistics:
-    """Those of enough translations to be resampled. Raises DataError."""
+    """Return the counts. Raises DataError if there are too few translations to resample."""
     check_number(len(counts), "sentences")
     return counts
 
 
 def check_number(number: int, units: str) -> None:
-    """Raises DataError where a test set is too small to be resampled."""
+    """Raise DataError if a test set is too small to be resampled."""
     if number < FEWEST_UNITS:
         raise DataError(f"its test set of {number} {units} is too small to be resampled")
 
 
 def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
-    """What is said of corpora, by name, whose test sets are small."""
+    """Return sentences about the corpora with small test sets; `sizes` is by corpus."""
     return [
         f"The test set of {corpus} has {sizes[corpus]} {units}: with fewer than {SMALL}, the bootstrap calls too many "
         "differences significant."
@@ -161,19 +163,19 @@ def small_sets(sizes: Mapping[str, int], units: str) -> list[str]:
 
 
 def small_of(sizes: Mapping[str, int]) -> list[str]:
-    """Corpora, by name, whose test sets are small."""
+    """Return the corpora with small test sets; `sizes` is by corpus."""
     return [corpus for corpus, number in sizes.items() if number < SMALL]
 
 
 def pairs_of(systems: Sequence[ComparedSystem], runs: RunSet, remarks: list[str]) -> list[Pair]:
-    """Who is tested against whom: all against the baseline (else the first), or each against its twin; each against
-    each where they are few."""
+    """Return the pairs to test: each system against the baseline (else the first) or against its twin; all pairs if
+    there are few systems."""
     if len(systems) < 2:
         return []
     baseline, by_group = runs.baseline, {system.group: system for system in systems}
     base = by_group.get(baseline or "")
     if len(systems) < ALL_PAIRS_BELOW:
-        ordered = sorted(systems, key=lambda system: system is not base)  # the baseline is what others are held against
+        ordered = sorted(systems, key=lambda system: system is not base)  # baseline first: others are tested against it
         return [Pair(system, other) for other, system in combinations(ordered, 2)]
     if base is None:
         first = systems[0]
@@ -193,10 +195,11 @@ def bootstrap_table(
     notes: Callable[[Pair], Sequence[str]] = lambda _: (),
     **words: Any,
 ) -> Table:
-    """The paired bootstrap of each pair, corrected over all rows, and whether the scores of its seeds agree.
+    """Return a table with each pair's paired bootstrap, corrected over all rows, and whether the seeds' scores agree.
 
-    `resample` gives a system's figure in that many resamples, `notes` why a pair's difference says nothing, if so: it
-    is not marked then, nor said to be agreed on. `words` are for the caption, and what else `pair_table` takes.
+    `resample` returns a system's figure in the given number of resamples. `notes` returns why a pair's difference means
+    nothing, if it does; such a pair is not marked as significant, and nothing is said about its seeds. `words` fill in
+    the caption, and are passed to `pair_table`.
     """
     number, form = _num_resamples(pairs), f"+.{digits}f"
     systems = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
@@ -232,7 +235,8 @@ def seeds_table(
     notes: Callable[[Pair], Sequence[str]] = lambda _: (),
     **words: Any,
 ) -> Table:
-    """Spread over the seeds of each pair, and Welch's interval of the difference; as `bootstrap_table`."""
+    """Return a table with the spread over each pair's seeds and Welch's interval; arguments as for
+    `bootstrap_table`."""
     found = of_seeds(scores)
     rows = [
         [*name_cells(pair), *_seed_cells(*sides, one, digits, notes=notes(pair))]
@@ -246,7 +250,7 @@ def seeds_table(
 def _seed_cells(
     values: Sequence[float], others: Sequence[float], found: "OfSeeds | None", digits: int, notes: Sequence[str]
 ) -> list[Cell]:
-    """Both means, the difference, and Welch's interval and p of it."""
+    """Return the cells with both means, their difference, and Welch's interval and p."""
     form = f"+.{digits}f"
     means = [spread_cell(spread(side), digits, expected=0) for side in (values, others)]
     difference = number_cell(fmean(values) - fmean(others), form, notes=notes)
@@ -258,22 +262,22 @@ def _seed_cells(
 
 @dataclass(frozen=True)
 class OfSeeds:
-    """What other seeds say of a difference."""
+    """The test of a difference over seeds."""
 
     interval: testing.SeedInterval
     p: float
-    """Corrected for the number of comparisons."""
+    """p, corrected for the number of comparisons."""
 
 
 def of_seeds(sides: Sides) -> list[OfSeeds | None]:
-    """Welch's interval of each pair's scores, corrected over all pairs (Holm); None where seeds give no interval."""
+    """Return Welch's test of each pair, with p corrected over all pairs (Holm); None if seeds give no interval."""
     found = [testing.welch(*side) for side in sides]
     corrected = iter(testing.holm([one.p for one in found if one is not None]))
     return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
 
 
 def pair_table(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], **words: Any) -> Table:
-    """A table whose rows begin with corpus, system and against; without the corpora where there is only one."""
+    """Return a table whose rows begin with corpus (if there are several), system, and the system tested against."""
     heads = [Column(name, numeric=False) for name in ("corpus", "system", "against")]
     first = 0 if len({row[0].text for row in rows}) > 1 else 1
     place = len(heads) + [column.name for column in columns].index("p (Holm)")
@@ -289,7 +293,7 @@ def holm_words(number: int) -> str:
 
 
 def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
-    """What `holm_words` says, of tests over seeds: pairs without an interval need no correction."""
+    """Return the sentence of `holm_words` for tests over seeds, in which pairs without an interval do not count."""
     number = sum(one is not None for one in found)
     if not number and len(found) > 1:
         return " No comparison has an interval: nothing to correct for."
@@ -297,36 +301,36 @@ def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
 
 
 def name_cells(pair: Pair) -> list[Cell]:
-    """Corpus, system and against; noted where the two were not trained alike."""
+    """Return the cells with corpus, system and the one tested against; a note says if they were trained differently."""
     unlike = confounded(pair.system.runs, pair.other.runs)
     system = Cell(pair.system.group, notes=[unlike] if unlike else [])
     return [Cell(pair.system.corpus), system, Cell(pair.other.group)]
 
 
 def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:
-    form = form if form == "d" else f"{form[0]}z{form[1:]}"  # a difference of nothing has no minus
+    form = form if form == "d" else f"{form[0]}z{form[1:]}"  # z: zero has no minus sign
     return Cell(f"{value:{form}}".replace("-", "−"), float(value), notes=notes)
 
 
 def p_cell(value: float, *, marked: bool = False) -> Cell:
-    """A p value; where corrected ones are `marked`, those that are small have a note."""
+    """Return a cell with a p value. `marked`, for corrected p values, adds a note to small ones."""
     notes = [_SIGNIFICANT] * (marked and value <= testing.LEVEL)
     return Cell(shown_p(value), value, notes=notes)
 
 
 def shown_p(value: float) -> str:
-    """A p value as tables have it."""
+    """Format a p value for tables."""
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def agree_cell(found: OfSeeds | None, value: float, notes: Sequence[str] = ()) -> Cell:
-    """Whether other seeds would leave the sign of a difference as it is, corrected for the number of rows. `notes`: why
-    the difference says nothing, if so."""
+    """Return a cell that says whether the test over seeds, corrected for the number of rows, finds a difference of the
+    same sign. `notes`: why the difference means nothing, if it does."""
     if found is None or notes:
         return Cell(NONE, notes=notes)
     return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
 
 
 def _num_resamples(pairs: Sequence[Pair]) -> int:
-    """How many resamples a table of these pairs rests on."""
+    """Return the number of resamples for a table of these pairs."""
     return max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))

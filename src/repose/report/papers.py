@@ -1,7 +1,7 @@
-"""The papers' tables in their own column layout, ours beside theirs, marked where the protocol differs.
+"""The papers' tables in their own column layout, with our numbers beside theirs and notes where the protocol differs.
 
-Which entries of `repose.grids.published` are shown is said by the grid ([grid.report] published); where it says
-nothing, those that something of ours fits.
+The grid names the entries of `repose.grids.published` to show ([grid.report] published). If it names none, the entries
+that some of our runs fit are shown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ WEIGHT = "enhanced/best_residual_weight"
 
 
 def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
-    """The tables, and a sentence for each entry that was requested and does not exist."""
+    """Return the tables, and a sentence for each requested entry that does not exist."""
     published, runs = load(), runs.translations
     if not runs.runs:
         return (), ()
@@ -46,7 +46,7 @@ def published_tables(runs: RunSet) -> tuple[tuple[Table, ...], tuple[str, ...]]:
 
 
 def _requested(comparison: BesidePapers, entries: Sequence[PrintedEntry]) -> list[Table | None]:
-    """What the grid names: tables one by one, curves and single numbers of a paper together."""
+    """Return the tables that the grid names: printed ones one by one, then curves, then single numbers by paper."""
     tables: list[Table | None] = []
     for entry in entries:
         if isinstance(entry, PrintedTable):
@@ -75,7 +75,7 @@ def _fitting(comparison: BesidePapers) -> list[Table | None]:
 
 
 def _as_printed(comparison: BesidePapers, entry: PrintedTable) -> Table:
-    """A printed table as it is: nothing here stands beside it."""
+    """Return a printed table as it is, without numbers of ours."""
     notes = comparison.protocol(entry)
     rows = [[printed(row[0], notes=notes), *map(printed, row[1:])] for row in entry.rows]
     columns = [
@@ -86,7 +86,7 @@ def _as_printed(comparison: BesidePapers, entry: PrintedTable) -> Table:
 
 
 def _numbers_table(comparison: BesidePapers, entries: Sequence[Scalar]) -> Table:
-    """Single printed numbers, with ours where a run has them."""
+    """Return a table of single printed numbers, with ours where a run has them."""
     ours = _numbers_here(comparison, entries) if entries[0].paper == "reinforced" else {}
     rows = []
     for entry in entries:
@@ -109,11 +109,11 @@ def _numbers_table(comparison: BesidePapers, entries: Sequence[Scalar]) -> Table
 # Hsiao and Dutta 2024 (arXiv 2410.04731)
 
 PROPOSED = ("reinforced-lookahead", "reinforced-printed", "reinforced", "reinforced-sentence", "reinforced-prefix")
-"""Presets that stand for the proposed model: what it must have been, and its causal kin."""
+"""Presets that stand for the proposed model: first what the paper's must have been, then its causal variants."""
 _LOSSES = {"train_loss": ("epoch", "nll_keras"), "validation_loss": ("valid", "tf_loss_keras")}
-"""Our records of the same unit: means of batch means."""
+"""Kind and name of our records of each loss in the paper's unit, means of batch means."""
 _TRIALS = ("pt", "en")
-"""Languages of the corpus that the trials, and single numbers, are of."""
+"""Languages of the corpus of the repeated trials and of the single numbers."""
 _OF_OTHERS = (
     " Theirs are of pt to en, ours of {corpus}. Seconds are of other machines: only the ratio of two models' compares."
 )
@@ -125,9 +125,9 @@ _LOOKS_AHEAD = "Looks ahead, as the paper's model must have done: these losses m
 
 
 def _reinforced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
-    """Losses, epochs and seconds by corpus: as printed, and with each of our models in the proposed one's place.
+    """Return losses, epochs and seconds by corpus: as printed, and with each of our models in the proposed one's place.
 
-    None where nothing of ours fits and the table was not requested.
+    None if no run of ours fits and the table was not requested.
     """
     notes = comparison.protocol(entry)
     names = {str(row[0]) for row in entry.rows}
@@ -150,7 +150,7 @@ def _reinforced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table 
 
 
 def _dataset(comparison: BesidePapers, corpus: str, names: set[str]) -> str | None:
-    """The row of Table 1 that a corpus stands for: that of its languages."""
+    """Return the row of Table 1 for a corpus, by its name or its languages; None if there is none."""
     return next((name for name in (corpus, "_to_".join(comparison.languages(corpus))) if name in names), None)
 
 
@@ -188,7 +188,7 @@ def _over(runs: Sequence[ReportRun], of: Of) -> Spread | None:
 
 
 def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object] | None) -> list[str]:
-    """What keeps the data and the length of our trainings from being the paper's."""
+    """Return sentences on how the data and length of our trainings differ from the paper's."""
     if epochs is None:
         return ["A corpus that the paper does not have."]
     found = []
@@ -200,7 +200,7 @@ def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object]
 
 
 def _model_differences(comparison: BesidePapers, runs: Sequence[ReportRun]) -> list[str]:
-    """What keeps our models from being the paper's."""
+    """Return sentences on how our models differ from the paper's."""
     found: list[str | None] = []
     for run in runs:
         preset = comparison.preset(run.group)
@@ -217,11 +217,12 @@ _LOSSES_AT_END: dict[str, Of] = {
     "train_loss": lambda run: _losses(run, "train_loss").get(figures.epochs(run)),
     "validation_loss": lambda run: _losses(run, "validation_loss").get(figures.epochs(run)),
 }
-"""The last epoch's losses, as means of batch means."""
+"""The losses after the last epoch, as means of batch means."""
 
 
 def _curves_tables(comparison: BesidePapers, entries: Sequence[Curve]) -> list[Table | None]:
-    """Mean losses by epoch over trials (section 3.2, Figure 3 (a)); a trial may stop before the last epoch."""
+    """Return a table for each loss of its mean by epoch over trials (section 3.2, Figure 3 (a)); a trial may stop
+    before the last epoch."""
     metrics = dict.fromkeys(entry.metric for entry in entries)
     return [_curves_table(comparison, metric, [e for e in entries if e.metric == metric]) for metric in metrics]
 
@@ -257,7 +258,7 @@ def _curves_table(comparison: BesidePapers, metric: str, entries: Sequence[Curve
 
 
 def _printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
-    """A printed mean for each epoch, with the number of trials where not all got so far."""
+    """Return a cell with the printed mean of each epoch, with the number of trials if not all got that far."""
     cells: list[Cell] = []
     for value, trials in zip(entry.values, entry.trials, strict=True):
         text = f"{value:.2f}" + (f" ({trials})" if trials != max(entry.trials) else "")
@@ -266,13 +267,13 @@ def _printed_curve(entry: Curve, notes: Sequence[str]) -> list[Cell]:
 
 
 def _stand_ins(comparison: BesidePapers, system: str, corpus: str) -> list[str]:
-    """Groups with finished runs that stand for a system of the paper."""
+    """Return the groups with finished runs that stand for a system of the paper."""
     presets = ("baseline",) if system.endswith("/baseline") else PROPOSED
     return [group for group in comparison.groups(*presets) if comparison.done(group, corpus)]
 
 
 def _numbers_here(comparison: BesidePapers, entries: Sequence[Scalar]) -> dict[str, tuple[str, Cell]]:
-    """What our runs have for the single numbers of the paper: by id, the group and the number."""
+    """Return our values for the paper's single numbers: maps an entry's id to the group and the cell."""
     corpus = comparison.corpus_of(_TRIALS)
     known: dict[str, tuple[Of, int]] = {
         "parameters": (figures.parameters, 0),
@@ -303,14 +304,14 @@ _FREE = Figure(
     lambda run: figures.score(run, figures.decoding_of(run), "bleu"),
     kind=lambda run: figures.kind_of_score(run, figures.decoding_of(run), "bleu"),
 )
-"""On the test set, by the decoding that each run is compared by."""
+"""BLEU on the test set, by the decoding that each run is compared by."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
-"""Mean of sentence BLEUs given the reference's prefix: presumably what the paper prints."""
+"""Mean of sentence BLEUs given the reference's prefix, which is presumably what the paper prints."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
 
 
 def _over_validations(run: ReportRun) -> float | None:
-    """Mean BLEU of the last validations, of a run that had many: the paper's protocol, with translations from START."""
+    """Return the mean BLEU of a run's last validations, if there were many: the paper's protocol, but free-running."""
     found = (run.scores or {}).get("over_validations", {})
     if not isinstance(found, dict) or found.get("num_validations", 0) < _MANY_VALIDATIONS:
         return None
@@ -318,7 +319,7 @@ def _over_validations(run: ReportRun) -> float | None:
 
 
 def _enhanced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
-    """BLEU by system, and how much better than the original each is."""
+    """Return BLEU by system, and how much better than the original each is."""
     corpus = comparison.corpus_of(("de", "en"))
     ours = {
         system.label: comparison.done(comparison.group(system.preset), corpus)
@@ -347,7 +348,7 @@ def _enhanced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | 
 
 
 def _enhanced_table_2(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
-    """BLEU of the original and of the Enhanced Transformer by direction."""
+    """Return BLEU of the original and of the Enhanced Transformer by direction."""
     groups = (comparison.group("original"), comparison.group("enhanced"))
     pairs = {comparison.languages(corpus): corpus for corpus in reversed(comparison.runs.corpora)}
     found = {}
@@ -377,7 +378,7 @@ def _enhanced_table_2(comparison: BesidePapers, entry: PrintedTable) -> Table | 
 
 
 def _enhanced_comparisons(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
-    """By how many per cent the Enhanced Transformer is better than each other system."""
+    """Return by how many percent the Enhanced Transformer is better than each other system."""
     corpus = comparison.corpus_of(("de", "en"))
     systems = {system.label: comparison.group(system.preset) for system in comparison.published.systems}
     enhanced = over_seeds(comparison.done(comparison.group("enhanced"), corpus), _FREE)
@@ -391,7 +392,7 @@ def _enhanced_comparisons(comparison: BesidePapers, entry: PrintedTable) -> Tabl
 
 
 def _weights_table(comparison: BesidePapers, entry: Scalar) -> Table | None:
-    """BLEU by the weight k of the residual connection, of systems alike in all else; None of fewer than two weights."""
+    """Return BLEU by the weight k of the residual connection, for otherwise equal systems; None for a single k."""
     runs = comparison.runs
     architectures = {run.group: run.experiment.architecture for run in reversed(runs.runs)}
     architectures = {group: architectures[group] for group in runs.groups}
@@ -423,7 +424,7 @@ def _same_but_weight(a: Architecture, b: Architecture) -> bool:
 
 
 def _enhanced_marks(runs: Sequence[ReportRun]) -> list[str]:
-    """What keeps our runs from being the paper's."""
+    """Return sentences on how our runs differ from the paper's."""
     sentences = []
     for run in runs[:1]:
         sentences.append(size_difference(run, "original"))
@@ -441,12 +442,12 @@ def _with_deviation(text: object, value: object, deviation: object, notes: Seque
 
 
 def _improvement(value: object) -> Cell:
-    """A printed improvement; a dash where none is printed."""
+    """Return a cell with a printed improvement; a dash if none is printed."""
     return value_cell(float(value) if isinstance(value, int | float) else None, 2)
 
 
 def _gain_cell(new: Spread | None, old: Spread | None) -> Cell:
-    """By how many per cent a BLEU score is above another; none over one below 1, which is as good as none."""
+    """Return a cell with the gain of one BLEU score over another, in percent; a dash if the other is below 1."""
     return value_cell(None if new is None or old is None or old.mean < 1 else 100 * (new.mean / old.mean - 1), 1)
 
 
@@ -460,4 +461,4 @@ _LAYOUTS: Mapping[str, Callable[[BesidePapers, PrintedTable], Table | None]] = {
     "enhanced/table-2": _enhanced_table_2,
     "enhanced/comparisons": _enhanced_comparisons,
 }
-"""How each table is set; others are shown as printed."""
+"""The function that lays out each table; other tables are shown as printed."""

@@ -1,6 +1,6 @@
-"""Pictures of a report, and those of `repose plot curves`: what is drawn, with the numbers.
+"""Pictures of reports and of `repose plot curves`: the curves, bars and points to draw, and their numbers.
 
-`repose.plots` draws.
+`repose.plots` draws them.
 """
 
 import dataclasses
@@ -32,7 +32,8 @@ from repose.system.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["epoch", "update"]
 _TRAINING_NAME = {"tf_loss": "nll", "tf_loss_keras": "nll_keras"}
-"""What the training records call a validation figure, where it is another name: its loss has no label smoothing."""
+"""Maps validation figures to their names in the training records, if different. `nll` is the training loss without
+label smoothing, to compare with `tf_loss`."""
 _NATS = figures.TARGET_NATS
 _CALLED = {
     **dict.fromkeys(("tf_loss", "nll"), ("loss", _NATS)),
@@ -45,30 +46,30 @@ _CALLED = {
     "source_gain": ("what the source is worth", _NATS),
     "tf_bleu": ("BLEU", "given the reference: no translation"),
 }
-"""What an axis says of a recorded figure, and its unit."""
+"""Maps recorded figures to the name and unit on their axis."""
 _NO_FIGURES = {"kind", "update", "epoch", "wall"}
-_FEW_FOR_TRAINING = 4  # systems whose training figures can be drawn, too
-_MOST_POINTS, _MOST_ROWS = 150, 60  # epochs of a curve, and of a table of numbers: every so many of more
-_APART = 1.2  # the dearest system against the cheapest, from which on scores are drawn against costs
+_FEW_FOR_TRAINING = 4  # most systems for which training figures are drawn, too
+_MOST_POINTS, _MOST_ROWS = 150, 60  # points of a curve, rows of a table; more are thinned out
+_APART = 1.2  # least ratio of the largest to the smallest cost for drawing scores against costs
 
 
 def pictures(runs: RunSet) -> tuple[Picture, ...]:
-    """Whatever can be drawn of the runs: validation loss, what the source is worth, and BLEU by epoch; seconds per
-    epoch; BLEU against parameters and against seconds per epoch. A panel shows one corpus; one with more than seven
-    systems has pictures of its own.
-    """
+    """Draw whatever the runs have data for: validation loss, source gain and BLEU by epoch; seconds per epoch; BLEU
+    against parameters and against seconds per epoch. Each panel shows one corpus. A corpus with more than seven systems
+    has its own pictures."""
     kinds = (_loss_curves, _source_curves, _bleu_curves, _times, _against_parameters, _against_time)
     found = [draw(part, name) for part, name in _parts(runs) for draw in kinds]
     return tuple(picture for picture in found if picture is not None)
 
 
 def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
-    """Runs that share pictures, and what to add to these pictures' ids: corpora of few systems, and one of many."""
+    """Yield runs that share pictures, with a suffix for the pictures' ids: first all corpora with few systems, then
+    each corpus with many."""
     for task in runs.tasks:
         of_task = runs.of_task(task)
         alone = [corpus for corpus in of_task.corpora if len(of_task.on([corpus]).groups) > FEW]
         others = [corpus for corpus in of_task.corpora if corpus not in alone]
-        if len(of_task.on(others).groups) > FEW:  # not many on any of them, but not the same ones
+        if len(of_task.on(others).groups) > FEW:  # few systems on each corpus, but not the same ones
             alone, others = list(of_task.corpora), []
         names = slugs(of_task.corpora)
         for corpora in [others] * bool(others) + [[corpus] for corpus in alone]:
@@ -87,20 +88,20 @@ def _systems(part: RunSet) -> dict[str, DrawnSystem]:
 
 
 def _title(part: RunSet, title: str) -> str:
-    """With what all panels have in common: task and corpus."""
+    """Return a title that includes what all panels have in common: task and corpus."""
     where = [name.replace("_", " ") for name in _named_task(part.tasks[0])]
     return ", ".join([title, *where, *[*part.corpora] * (len(part.corpora) == 1)])
 
 
 def _named_task(task: str) -> list[str]:
-    """A task where it has to be said: translation is understood."""
+    """Return the task as a list, which is empty for translation, the default."""
     return [] if TASK_SETTINGS[task].translates else [task]
 
 
 def _picture(
     draw: Callable[[], Any], part: RunSet, description: str, numbers: Table, shows: Shows = Shows.COSTS
 ) -> Picture:
-    """Drawn with whatever fonts this machine has: a name without one does not stop a report."""
+    """Draw a picture with any fonts that this machine has: a name in a script without a font does not stop a report."""
     with chart_canvas("".join([*part.corpora, *part.groups]), any_font=True):
         return Picture(
             id=numbers.id,
@@ -116,9 +117,9 @@ def _picture(
 
 
 def _loss_curves(part: RunSet, name: str) -> Picture | None:
-    """Validation loss by epoch, and that of training where there are few systems; None where nothing was validated.
+    """Draw the validation loss by epoch, and the training loss if there are few systems; None without validations.
 
-    `name`: what is added to the picture's id.
+    `name`: suffix of the picture's id.
     """
     unit = figures.nats(part.runs)
     given = ", given the reference's earlier tokens" * all(run.translates for run in part.runs)
@@ -132,24 +133,24 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
 
 
 def _source_curves(part: RunSet, name: str) -> Picture | None:
-    """What the source is worth by epoch; None where validations did not measure it."""
+    """Draw by epoch how much the source helps (`source_gain`); None if validations did not measure it."""
     caption = "How many nats per target token the true source saves against another sentence's: near 0 it is ignored. "
     names = ("source-curves" + name, "What the source is worth")
     return _curves(part, "source_gain", figures.TARGET_NATS, names, caption, training=False)
 
 
 def _bleu_curves(part: RunSet, name: str) -> Picture | None:
-    """Free-running BLEU of the validation set by epoch; None where training did not score it."""
+    """Draw free-running BLEU on the validation set by epoch; None if training did not measure it."""
     caption = "Greedy translations from START of the validation set's first sentences, as training scored them. "
     return _curves(part, "bleu", "BLEU, greedy", ("bleu-curves" + name, "Validation BLEU"), caption, training=False)
 
 
 _GUESSED = 15.0
-"""Nats for a token that cost more than a guess among three million."""
+"""Loss in nats per token: more than that of a uniform guess among three million tokens."""
 
 
 def _most(metric: str) -> float:
-    """Above which a figure of a model that diverged says nothing, and would press all others to the ground."""
+    """Return the largest value to draw: larger ones, after divergence, mean nothing and would flatten other curves."""
     return _GUESSED if _is_loss(metric) else math.inf
 
 
@@ -160,7 +161,8 @@ def _is_loss(metric: str) -> bool:
 def _curves(
     part: RunSet, metric: str, y_label: str, names: tuple[str, str], caption: str, *, training: bool
 ) -> Picture | None:
-    """Validations by epoch; by update where no run had two, or they lie within. `names`: the picture's id and title."""
+    """Draw a validation figure by epoch; by update if no run was validated after its first epoch, or if validations are
+    within epochs. `names`: the picture's id and title."""
     several = max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1
     by = _axis(part) if several else "update"
     systems = _systems(part)
@@ -188,7 +190,8 @@ def _curves(
 def _panels(
     part: RunSet, systems: Mapping[str, DrawnSystem], metric: str, by: By, *, training: bool, unvalidated: bool
 ) -> dict[str, list[Series]]:
-    """Curves of a validation figure on each corpus; `unvalidated`: or else of the training's figure of that name."""
+    """Return each corpus's curves of a validation figure. `unvalidated`: use the training figure of that name if there
+    are no validations."""
     panels: dict[str, list[Series]] = {}
     for corpus in part.corpora:
         for group, system in systems.items():
@@ -204,19 +207,19 @@ def _panels(
 
 
 def _axis(runs: RunSet) -> By:
-    """What validations are drawn by: updates where they lie within epochs, as seeds have those in common."""
+    """Return what to draw validations by: updates if they are within epochs (seeds share these), else epochs."""
     return "update" if any(map(figures.validated_within, runs.runs)) else "epoch"
 
 
 def points_of(run: ReportRun, kind: str, metric: str, by: By) -> dict[float, float]:
-    """A figure by epoch (a fraction within one) or by update; a run that diverged has none from there on."""
+    """Return a figure's finite values by epoch (a fraction within one) or update; after divergence there are none."""
     records = figures.by_epoch(run, kind) if by == "epoch" else [(r["update"], r) for r in run.of_kind(kind)]
     found = {x: record.get(metric) for x, record in records}
     return {x: y for x, y in found.items() if isinstance(y, int | float) and math.isfinite(y)}
 
 
 def aggregate(runs: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
-    """Mean and deviation at each place over the runs that got so far; a run is place to figure, as `points_of`."""
+    """Return mean and deviation at each place over the runs that got so far, each as `points_of` returns it."""
     points = []
     for x in sorted({x for run in runs for x in run}):
         found = tables.spread([run[x] for run in runs if x in run])
@@ -226,12 +229,12 @@ def aggregate(runs: Sequence[Mapping[float, float]]) -> tuple[Point, ...]:
 
 
 def _some(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    """Of many points every so many and the last: no more can be seen."""
+    """Thin out many points, as more cannot be seen: keep every n-th and the last."""
     return (*points[: -1 : math.ceil(len(points) / _MOST_POINTS)], points[-1]) if points else ()
 
 
 def _ends(panels: Mapping[str, Sequence[Series]], by: By) -> str:
-    """Where the curves end, in words."""
+    """Say where the curves end."""
     sentences = []
     for corpus, found in panels.items():
         ends = [f"{s.system.label} {s.end.mean:.2f} at {by} {_place(s.end.x)}" for s in found]
@@ -242,7 +245,7 @@ def _ends(panels: Mapping[str, Sequence[Series]], by: By) -> str:
 def _curve_numbers(
     panels: Mapping[str, Sequence[Series]], name: str, title: str, caption: str, by: By, *, digits: int
 ) -> Table:
-    """A row for each place, a column for each system; every so many rows of a long training."""
+    """Return a table with a row for each place and a column for each system; a long training has every n-th row."""
     several = len(panels) > 1
     systems = list(dict.fromkeys(series.system for found in panels.values() for series in found))
     rows = []
@@ -259,7 +262,7 @@ def _curve_numbers(
 
 
 def _place(x: float) -> str:
-    """An epoch or update; a fraction within an epoch."""
+    """Format an epoch, which may be a fraction, or an update."""
     return tables.number(x, 0 if x == int(x) else 2)
 
 
@@ -285,7 +288,7 @@ def _mean(row: tables.Row, system: DrawnSystem, figure: tables.Figure) -> Mean |
 
 
 def _times(part: RunSet, name: str) -> Picture | None:
-    """Bars of seconds per epoch; None where no clock was read."""
+    """Draw bars of seconds per epoch; None if no times were recorded."""
     figure = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1, cost=True)
     systems, rows = _systems(part), tables.rows_of(part)
     panels: dict[str, list[Mean]] = {}
@@ -303,23 +306,23 @@ def _times(part: RunSet, name: str) -> Picture | None:
 
 
 def _against_parameters(part: RunSet, name: str) -> Picture | None:
-    """BLEU of the test set against parameters; None where it has none, or all have about the same."""
+    """Draw test BLEU against parameters; None if there is no BLEU, or if all systems have about as many parameters."""
     cost = tables.Figure("parameters", figures.parameters, digits=0, exact=True)
     return _against(part, f"bleu-and-parameters{name}", cost, "parameters", millions=True)
 
 
 def _against_time(part: RunSet, name: str) -> Picture | None:
-    """BLEU of the test set against seconds per epoch; None as above."""
+    """Draw test BLEU against seconds per epoch; None if there is no BLEU, or if all systems take about as long."""
     cost = tables.Figure("time", figures.seconds_per_epoch, unit="seconds per epoch", digits=1)
     return _against(part, f"bleu-and-time{name}", cost, "seconds per epoch", millions=False)
 
 
 def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, millions: bool) -> Picture | None:
-    """BLEU of the test set against a cost, a point for each system."""
+    """Draw test BLEU against a cost, with a point for each system."""
     score, width = _score(part)
     systems, rows = _systems(part), tables.rows_of(part)
     unlike = {c for c in part.corpora if len(score.kinds([row for row in rows if row.corpus == c])) > 1}
-    rows = [row for row in rows if row.corpus not in unlike]  # no axis has room for scores of two kinds
+    rows = [row for row in rows if row.corpus not in unlike]  # scores of two kinds cannot share an axis
     panels: dict[str, list[Spot]] = {}
     can_translate = [row for row in rows if not any(run.looks_ahead for run in row.runs)]
     for row in can_translate:
@@ -328,7 +331,7 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
             panels.setdefault(row.corpus, []).append(Spot(system=systems[row.group], score=y, cost=x))
     costs = [[spot.cost.mean for spot in found] for found in panels.values()]
     if not any(max(found) > _APART * min(found) for found in costs):
-        return None  # points above one another say nothing of the cost
+        return None  # points at the same cost say nothing about it
     title = _title(part, f"BLEU against {x_label}")
     points = "; ".join(
         f"{corpus}: " + ", ".join(f"{s.system.label} {s.score.text} at {s.cost.text}" for s in found)
@@ -347,7 +350,7 @@ def _against(part: RunSet, name: str, cost: tables.Figure, x_label: str, *, mill
 
 
 def _score(part: RunSet) -> tuple[tables.Figure, str]:
-    """The beam's BLEU, or greedy where not all have a beam."""
+    """Return BLEU with a beam, or with greedy search if not all runs have a beam, and the decoding's name."""
     decoding, name = judged_decoding([run for run in part.runs if run.done])
     return translation_score(f"BLEU {name}", decoding, "bleu"), name
 
@@ -364,10 +367,10 @@ def plot_curves(
     training: bool = True,
     font: Path | None = None,
 ) -> Plotted:
-    """Learning curves of run directories as files; runs that differ only in their seed are one curve.
+    """Plot learning curves of run directories to files; runs that differ only in their seed are one curve.
 
-    Raises ConfigError for an unknown metric, with the nearest that a run has, and CheckpointError for a folder that is
-    no run's.
+    Raises ConfigError for an unknown metric, and suggests the closest one that a run has; CheckpointError for a folder
+    that is not a run.
     """
     files_of(out)
     if by is not None and by not in get_args(By):
@@ -403,21 +406,21 @@ def plot_curves(
 
 
 def _label(metric: str, runs: RunSet) -> str:
-    """What the axis of a figure says."""
+    """Return the axis label of a figure."""
     name, unit = _CALLED.get(metric, (metric.replace("_", " "), ""))
     unit = figures.nats(runs.runs) if unit == _NATS else unit
     return f"{name}, {unit}" if unit else name
 
 
 def _with_seeds(runs: RunSet, group: str, system: DrawnSystem) -> DrawnSystem:
-    """With the number of its runs, where they are as many on each corpus."""
+    """Return the system with its number of runs in the label, if that is the same on each corpus."""
     numbers = {len(found) for corpus in runs.corpora if (found := runs.of(group, corpus))}
     several = len(numbers) == 1 and max(numbers) > 1
     return dataclasses.replace(system, label=system.label + f" ({max(numbers)} seeds)" * several)
 
 
 def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
-    """How many runs, where they end, and their own last and best figures: of the validation if there are any."""
+    """Return the number of runs, where they end, and their last and best figures (of validations if there are any)."""
     points = [points_of(run, "valid", metric, by) for run in runs]
     if not any(points):
         points = [points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs]
@@ -426,7 +429,7 @@ def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
     ends = sorted({max(run) for run in points})
     last_x = _place(ends[0]) if len(ends) == 1 else f"{_place(ends[0])}–{_place(ends[-1])}"
-    last = [run[max(run)] for run in points] if len(ends) == 1 else []  # no mean of early and of late ones
+    last = [run[max(run)] for run in points] if len(ends) == 1 else []  # no mean over runs that end at different places
     digits = 0 if max(last + best, default=0.0) >= 1000 else 1 if "bleu" in metric or "chrf" in metric else 3
     shown = [tables.NONE if (found := tables.spread(x)) is None else tables.shown(found, digits) for x in (last, best)]
     return [f"{len(points)}", last_x, *shown]

@@ -1,4 +1,4 @@
-"""Test sentences: those that a grid names, by every system, and those where two systems differ most, side by side."""
+"""Translated test sentences: those that a grid names, by every system, and those on which two systems differ most."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ _EACH_WAY, _SAMPLES = 5, 20
 
 
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
-    """The lines of each corpus that the grid names: source, reference, and the translation of each system's first
-    finished run. What is missing is said under the table."""
+    """Return a table of each corpus's lines that the grid names: source, reference, and the translation by each
+    system's first finished run. A remark says what is missing."""
     tables = []
     for corpus, lines in runs.translations.sentences.items():
         done = [seeds[0] for group in runs.groups if (seeds := runs.translations.done(group, corpus))]
@@ -57,8 +57,9 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
 
 
 def samples(runs: RunSet) -> tuple[Table, ...]:
-    """Sentences from all over the test set of each corpus with one system, their references, and what its first
-    finished run translated; none where the grid names lines, or texts or translations are missing."""
+    """Return a table of test sentences of each corpus with one system, spread over the whole set: source, reference,
+    and the translation by the first finished run. There is none if the grid names lines, or if texts or translations
+    are missing."""
     runs = runs.translations
     tables = []
     for corpus in runs.corpora:
@@ -82,14 +83,16 @@ def samples(runs: RunSet) -> tuple[Table, ...]:
 
 
 def side_by_side(runs: RunSet) -> tuple[SentenceComparison, ...]:
-    """The sentences of each corpus that tell two systems apart: up to five where one is better, then the other.
+    """Return the sentences of each corpus on which two systems differ most: up to five where one is better, then the
+    other.
 
-    The two are the baseline (without one, the first system) and the best other by BLEU. They differ by sentence-level
-    chrF, averaged over the seeds of each, so that no seed's luck is shown; the translation shown is that of the seed
-    nearest to this average, the first of several, with its own chrF. Sentences whose translations shown do not differ
-    in the same direction, as other seeds' do, are left out; those that repeat are taken once. Systems that look ahead
-    have no part. Where texts or translations are missing, the caption says so and there are no sentences; a corpus with
-    fewer than two systems has no entry.
+    The two are the baseline (without one, the first system) and the best other system by BLEU. The difference is in
+    sentence-level chrF, averaged over each system's seeds, so that a single lucky seed does not decide. The translation
+    shown is that of the seed closest to this average (the first of several), with its own chrF.
+
+    Sentences are left out if the translations shown do not differ in the same direction as the averages; repeated ones
+    appear once. Systems that look ahead are excluded. If texts or translations are missing, the caption says so and
+    there are no sentences. A corpus with fewer than two systems has no entry.
     """
     runs = runs.translations
     found = []
@@ -147,7 +150,7 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str) -> Sentenc
 
 
 def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]) -> list[int]:
-    """Places of the largest gains, falling, then of the largest losses."""
+    """Return the positions of the largest gains, in descending order, then of the largest losses."""
     chosen: list[int] = []
     seen: set[tuple[str, str]] = set()
     for signed in (gains, -gains):

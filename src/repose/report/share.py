@@ -15,16 +15,16 @@ from repose.report.tables_settings import confounded
 from repose.system.errors import ConfigError
 
 _Losses: TypeAlias = Mapping[float, float]
-"""Of a run, by epoch."""
+"""A run's losses by epoch."""
 
 
 def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) -> Plotted:
-    """1 - (L_plain - L_causal) / (L_plain - L_ahead) by epoch, L the validation losses, of one corpus, as files.
+    """Plot 1 - (L_plain - L_causal) / (L_plain - L_ahead) by epoch to files, with validation losses L on one corpus.
 
-    `folders` are runs of three systems: one that looks ahead, its causal twin, and one that normalises no tokens.
-    Of each seed that all three have, a share, then mean and deviation; without common seeds, of the mean losses. Epochs
-    at which L_plain - L_ahead is not clearly positive have none. Settings in which the systems differ are remarked on.
-    Raises ConfigError where the runs are not of three such systems, and where no epoch has a share.
+    `folders` are runs of three systems: one that looks ahead, its causal twin, and one without token norm. The share is
+    computed for each seed that all three have, then its mean and deviation; without common seeds, it is computed from
+    the mean losses. Epochs at which L_plain - L_ahead is not clearly positive have no share. A note names settings in
+    which the systems differ. Raises ConfigError if the runs are not of three such systems, or if no epoch has a share.
     """
     files_of(out)
     runs = read_curves(folders)
@@ -71,21 +71,22 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
 
 
 def _percent(share: Point | None) -> list[str]:
-    """Mean and deviation in a table."""
+    """Return the mean and deviation of a share as the texts of two cells."""
     if share is None:
         return [tables.NONE, tables.NONE]
     return [f"{100 * share.mean:.0f} %", tables.NONE if share.deviation is None else f"{100 * share.deviation:.0f}"]
 
 
 def _unlike(parts: Sequence[Sequence[ReportRun]]) -> list[str]:
-    """Sentences about systems whose settings are not those of the plain one, beside the architecture."""
+    """Return sentences about systems whose settings, architecture aside, differ from those of the plain one."""
     found = [confounded(part, parts[0]) for part in parts[1:]]
     return [f"{part[0].group}: {text}" for part, text in zip(parts[1:], found, strict=True) if text]
 
 
 def _gain_is_clear(of_runs: Sequence[tuple[_Losses, _Losses]], means: Sequence[Sequence[Point]], x: float) -> bool:
-    """Whether plain losses lie above those of looking ahead after an epoch, by more than the deviation of this over
-    seeds; of a single seed, than that of the losses themselves, as far as there are more runs of either system."""
+    """Return whether, at an epoch, the plain losses exceed those of looking ahead by more than the deviation of this
+    difference over seeds. With a single seed, by more than the deviation of the losses themselves, if either system has
+    more runs."""
     gain = tables.spread([plain[x] - ahead[x] for plain, ahead in of_runs if x in plain and x in ahead])
     if gain is None:
         return False

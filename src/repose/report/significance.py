@@ -1,6 +1,6 @@
-"""Tests of significance between the systems of a report, as tables: those that translate, and those of other tasks.
+"""Tests of significance between the systems of a report, as tables: for translation and for other tasks.
 
-What is tested and how: `repose.evaluation.significance` and docs/significance.md.
+`repose.evaluation.significance` and docs/significance.md explain the tests.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ from repose.report.translations import settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 
 DEAD, DEAD_CHRF = 1.0, 25.0
-"""BLEU and chrF below which a model does not translate."""
+"""A model whose BLEU and chrF are both below these values does not translate."""
 _NEITHER = (
     "Both systems score below 1 BLEU and 25 chrF: neither translates, and no difference between their scores says "
     "anything."
@@ -50,7 +50,7 @@ _NEITHER = (
 
 
 def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSystem]:
-    """The systems that can be tested on a corpus; what cannot is said in `remarks`."""
+    """Return the systems that can be tested on a corpus; sentences about everything else go to `remarks`."""
     usual = usual_run(runs, corpus, _way)
     found: list[tuple[ReportRun, SentenceStatistics | None]] = []
     unlike: dict[str, list[str]] = {}
@@ -82,18 +82,18 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSyst
 
 
 def _references(counts: SentenceStatistics) -> object:
-    """What tells the references of two runs apart: the tokens of each."""
+    """Return what identifies the references of a run: the number of tokens of each."""
     return counts.bleu[:, 1].tobytes()
 
 
 def _way(run: ReportRun) -> object:
-    """How a run's translations were made and scored. Raises DataError where scores are incomplete."""
+    """Return how a run's translations were made and scored. Raises DataError if its scores are incomplete."""
     settings_of(run)
     return kind_of_score(run, decoding_of(run), "bleu")
 
 
 def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
-    """Raises ReposeError for a run whose scores cannot stand beside those of the `usual` one."""
+    """Raise ReposeError for a run whose scores cannot be compared with those of the `usual` one."""
     check_comparable(run)
     way = settings_of(run)
     if usual is None:
@@ -111,20 +111,21 @@ def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
 
 
 def _in_words(decoding: str) -> str:
-    """ "beam 4" or "greedy search"."""
+    """Return the name of a decoding in a sentence: "beam 4" or "greedy search"."""
     return "greedy search" if decoding == GREEDY else decoding.replace("beam", "beam ")
 
 
 def significance_tables(runs: RunSet) -> tuple[Table, ...]:
-    """All tests between the systems of a report that translate.
+    """Return the tables of all tests between the systems of a report.
 
-    `significance`, `significance-chrf` and `significance-greedy` (BLEU of greedy translations, where there are counts
-    of them beside the beam's): over test sentences; `seeds`: over seeds; `approximate-randomization`: of pairs with
-    one seed each; `seeds-chrf` and `seeds-greedy` (by greedy scores beside the beam's): where seeds give an interval;
-    `significance-<task>` and `seeds-<task>`: the same of other tasks. Every system is tested against `runs.baseline`
-    (else the first), or its twin, all pairs where a corpus has fewer than four. Systems that look ahead or failed an
-    audit are left out; runs without translations are in `seeds` alone, which needs their scores only. Notes say so.
-    Empty where there are not two systems.
+    Over test sentences: `significance`, `significance-chrf`, and `significance-greedy` (BLEU of greedy translations, if
+    they are counted besides a beam's). Over seeds: `seeds` and, where seeds give an interval, `seeds-chrf` and
+    `seeds-greedy` (greedy scores besides a beam's). For pairs with one seed each: `approximate-randomization`. For
+    other tasks: `significance-<task>` and `seeds-<task>`.
+
+    Every system is tested against `runs.baseline` (else the first system) or its twin; if a corpus has fewer than four
+    systems, all pairs are tested. Systems that look ahead or failed an audit are left out. Runs without translations
+    are only in `seeds`, which needs just their scores. Notes say so. Empty if there are fewer than two.
     """
     of_tasks = (tables_of_task(runs.of_task(task)) for task in runs.tasks if not TASK_SETTINGS[task].translates)
     others = tuple(table for tables in of_tasks for table in tables)
@@ -164,8 +165,8 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
 
 
 def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
-    """The same pairs by greedy translations, those of which both have some; and which runs are left out, and why, where
-    others have some."""
+    """Return the same pairs by greedy translations, if both systems have some, and sentences about the runs left out.
+    Both are empty if no system has greedy translations besides a beam's."""
     reasons: dict[str, list[str]] = {}
     every = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
     systems = {key: one.by_greedy(reasons) for key, one in every.items()}
@@ -178,13 +179,13 @@ def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
 
 
 def table_name(tests: Literal["significance", "seeds"], metric: str, *, greedy: bool) -> str:
-    """The id of the table of tests over sentences, or over seeds, by a score; `greedy`: of greedy translations, of
-    systems that are compared by what a beam found."""
+    """Return the id of the table of tests over sentences, or over seeds, for a score. `greedy`: for greedy translations
+    of systems that are compared by a beam."""
     return tests + f"-{metric}" * (metric != "bleu") + "-greedy" * greedy
 
 
 def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str]) -> Table:
-    """The paired bootstrap over test sentences."""
+    """Return the table of the paired bootstrap over test sentences."""
     greedy = bool(pairs and pairs[0].system.decoding)
     return bootstrap_table(
         table_name("significance", metric, greedy=greedy),
@@ -202,7 +203,7 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
 
 
 def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = "bleu") -> Table:
-    """Differences over seeds."""
+    """Return the table of tests over seeds."""
     greedy = bool(pairs[0].system.decoding)
     return seeds_table(
         table_name("seeds", metric, greedy=greedy),
@@ -218,12 +219,12 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
 
 
 def _sides(pairs: Sequence[Pair], metric: Metric) -> Sides:
-    """The seeds of either system."""
+    """Return the scores of both systems' seeds for each pair."""
     return [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
-    """Approximate randomization, for pairs of single runs."""
+    """Return the table of approximate randomization, for pairs of single runs."""
     found = [testing.approximate_randomization(pair.system.statistics[0], pair.other.statistics[0]) for pair in pairs]
     rows = [
         [
@@ -240,17 +241,17 @@ def _randomized(pairs: Sequence[Pair]) -> Table:
 
 
 def notes_of(pair: Pair) -> list[str]:
-    """Why a difference says nothing: neither system translates."""
+    """Return a list with the reason why a difference means nothing: neither system translates."""
     return [_NEITHER] * neither_translates(pair)
 
 
 def neither_translates(pair: Pair) -> bool:
-    """Whether a pair's scores are too low for their difference to say anything."""
+    """Return whether a pair's scores are too low for their difference to mean anything."""
     return all(
         is_dead(fmean(side.scores("bleu")), fmean(side.scores("chrf") or [0.0])) for side in (pair.system, pair.other)
     )
 
 
 def is_dead(bleu: float, chrf: float = 0.0) -> bool:
-    """Whether a system does not translate. BLEU alone does not say so: sentences of three words have no four-grams."""
+    """Return whether a system does not translate. BLEU alone does not tell: three-word sentences have no four-grams."""
     return bleu < DEAD and chrf < DEAD_CHRF

@@ -30,29 +30,30 @@ from repose.report.tables import scored_on
 from repose.runs.folder import RunFolder, main_figure
 from repose.system.errors import DataError
 
-_SAME = 1e-6  # share of a figure: beyond the last digits, sums and scores are not of one evaluation
+_SAME = 1e-6  # relative difference above which sums and scores are from different evaluations
 _Sums = dict[Path, RatioStatistics]
-"""The sums of runs, by their folders."""
+"""Maps runs' folders to the sums behind their figure."""
 
 
 class TaskFigure(NamedTuple):
-    """The figure by which systems of another task than translation are compared."""
+    """The figure by which systems of a task other than translation are compared."""
 
     name: str
     unit: str
 
     @property
     def called(self) -> str:
-        """Its name in a sentence."""
+        """The figure's name in a sentence."""
         return task_figure_label(self.name)
 
 
 def tables_of_task(part: RunSet) -> tuple[Table, ...]:
-    """Differences in the first figure of a task that does not translate: `significance-<task>`, over sentences or
-    documents, where runs have `statistics.<split>.npz`, and `seeds-<task>`. None without two systems.
+    """Return the tables of differences in the main figure of a task other than translation: `significance-<task>`, over
+    sentences or documents, if runs have `statistics.<split>.npz`, and `seeds-<task>`. Empty if there are fewer than two
+    systems.
 
-    Pairs are those of `significance_tables`. Left out, with a remark: models that look ahead or failed an audit, and
-    runs that were measured on another set or, where tokens are counted, with other tokens.
+    The pairs are those of `significance_tables`. Models that look ahead or failed an audit are left out, with a remark.
+    So are runs that were measured on a different set or, if tokens are counted, with different tokens.
     """
     done = [run for run in part.runs if run.done]
     if not done:
@@ -68,14 +69,14 @@ def tables_of_task(part: RunSet) -> tuple[Table, ...]:
     if not pairs:
         return ()
     task = part.tasks[0]
-    of_counts += left_out(missing) if counts else []  # where no run has sums, there is nothing to say
+    of_counts += left_out(missing) if counts else []  # not worth saying if no run has sums
     if not counted:
         return (_over_seeds(pairs, figure, task, list(dict.fromkeys([*remarks, *of_counts]))),)
     return _over_units(counted, counts, figure, task, of_counts), _over_seeds(pairs, figure, task, remarks)
 
 
 def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
-    """Differences over seeds."""
+    """Return the table of tests over seeds."""
     return seeds_table(
         f"seeds-{task}",
         pairs,
@@ -90,7 +91,7 @@ def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: S
 
 
 def _over_units(pairs: Sequence[Pair], counts: _Sums, figure: TaskFigure, task: str, remarks: Sequence[str]) -> Table:
-    """The paired bootstrap over sentences or documents."""
+    """Return the table of the paired bootstrap over sentences or documents."""
 
     def of(system: ComparedSystem) -> list[RatioStatistics]:
         return [counts[run.folder] for run in system.runs]
@@ -116,8 +117,7 @@ def _over_units(pairs: Sequence[Pair], counts: _Sums, figure: TaskFigure, task: 
 def _sums_of(
     systems: Sequence[ComparedSystem], part: RunSet, figure: TaskFigure, missing: dict[str, list[str]]
 ) -> _Sums:
-    """The sums of those runs that have some, of the units that most of them have; `missing` gets the others' names, by
-    the reason."""
+    """Return the sums of runs that have them, for the units of most runs; `missing` gets the others, by reason."""
     found: list[tuple[ReportRun, RatioStatistics]] = []
     for run in (run for system in systems for run in system.runs):
         try:
@@ -138,13 +138,13 @@ def _sums_of(
 
 
 def _with_sums(systems: Sequence[ComparedSystem], counts: _Sums) -> list[ComparedSystem]:
-    """The systems with those runs alone that have sums."""
+    """Return the systems with only the runs that have sums."""
     kept = [(system, tuple(run for run in system.runs if run.folder in counts)) for system in systems]
     return [replace(system, runs=runs) for system, runs in kept if runs]
 
 
 def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
-    """What a run's figure is made of. Raises DataError where that is not there, or of another evaluation."""
+    """Return the sums behind a run's figure. Raises DataError if they are missing or from another evaluation."""
     found = read_ratio(RunFolder(run.folder).statistics_file(run.split))
     recorded = task_figure(run, figure.name)
     is_same = recorded is not None and abs(found.value - recorded) <= _SAME * max(1.0, abs(recorded))
@@ -154,12 +154,12 @@ def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
 
 
 def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> Sides:
-    """The figure of the seeds of either system."""
+    """Return the figures of both systems' seeds for each pair."""
     return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
 
 
 def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[ComparedSystem]:
-    """The systems that can be tested by a figure."""
+    """Return the systems that can be compared by a figure; sentences about other runs go to `remarks`."""
 
     def way(run: ReportRun) -> tuple[object, str]:
         return scored_on(run), run.config.digests.get("tgt", "") if "token" in figure.unit else ""
@@ -197,7 +197,7 @@ def _figures(system: ComparedSystem, name: str) -> list[float]:
 
 
 def first_figure(run: ReportRun) -> TaskFigure:
-    """The figure that a task is told by."""
+    """Return the main figure of a run's task."""
     figures = (run.scores or {})["figures"]
     name = main_figure(figures)
     return TaskFigure(name, str(figures[name]["unit"]).partition(" of ")[0])

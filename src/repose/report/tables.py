@@ -1,7 +1,7 @@
-"""Figures of runs, and their mean and deviation over seeds, as tables with a row for each system and corpus.
+"""Tables with a row for each system and corpus, and figures of runs as mean and deviation over seeds.
 
-A mean is over the runs of a system on a corpus that have the figure; the deviation is the standard deviation over them
-with n - 1, and a single run has none. The runs of a set differ in nothing but the seed.
+A mean is over those runs of a system on a corpus that have the figure; they differ only in their seed. The deviation is
+their standard deviation, with n - 1. A single run has none.
 """
 
 import math
@@ -19,7 +19,7 @@ from repose.report.naming import set_of
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]
-"""A figure of one run."""
+"""Function from a run to a figure of it."""
 Kind = Callable[[ReportRun], object]
 LOOKS_AHEAD_IN_TRAINING = "This model looks ahead in training; it is never marked as the best."
 LOOKS_AHEAD = (
@@ -32,17 +32,17 @@ NONE = "–"
 
 @dataclass(frozen=True)
 class Spread:
-    """Several runs' values of one figure."""
+    """Mean and deviation of one figure over several runs."""
 
     mean: float
     deviation: float | None
-    """Standard deviation with n - 1; None for a single run, and where a run's value is no finite number."""
+    """Standard deviation with n - 1; None for a single run, or if a run's value is not finite."""
     n: int
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure that a run has, or has not, and how it is shown."""
+    """A figure that a run may have, and how to show it."""
 
     name: str
     of: Of
@@ -50,60 +50,60 @@ class Figure:
     unit: str = ""
     digits: int = 2
     better: Better = ""
-    """Which of two is the better one; "" where neither is."""
+    """Which of two values is the better one; "" if neither is."""
     exact: bool = False
-    """Whether it is a count that seeds do not move: without a deviation where all agree, a range where they do not."""
+    """True for a count that does not depend on the seed: shown without a deviation, or as a range if runs differ."""
     cost: bool = False
-    """Whether it says what a model costs, so that one that looks ahead is not warned of at it."""
+    """True for a cost of a model. A cost needs no warning if the model looks ahead."""
     judged_by_tokens: bool = False
-    """Whether it counts tokens, so that systems of other tokenizers cannot be compared by it."""
+    """True for a figure per token, so that systems with different tokenizers cannot be compared by it."""
     free_running: bool = False
-    """Whether the model wrote what it measures without seeing later tokens, so that it shows what it is, even one that
-    looks ahead."""
+    """True for a figure of the model's own output, written without seeing later tokens. It is meaningful even for a
+    model that looks ahead in training."""
     kind: Kind = lambda _run: None
-    """How it was measured in a run, and on what: values of two kinds cannot be compared."""
+    """Function from a run to how and on what the figure was measured. Values of different kinds do not compare."""
     metric: str = ""
-    """Of a score of translations: its name in scores.*.json, such as "bleu" or "chrf"."""
+    """For a score of translations: its name in scores.*.json, such as "bleu" or "chrf"."""
     decoding: str | None = None
-    """Likewise: of which translations, as `figures.score` takes it."""
+    """For a score of translations: the decoding, as `figures.score` takes it."""
 
     def kinds(self, rows: "Sequence[Row]") -> set[object]:
-        """The kinds of those of the rows' runs that have the figure."""
+        """Return the kinds of the figure among the rows' runs that have it."""
         return {self.kind(run) for row in rows for run in row.runs if self.of(run) is not None}
 
 
 def count(name: str, of: Of, unit: str = "", digits: int = 0) -> Figure:
-    """A cost that seeds do not move."""
+    """Return the figure for a cost that does not depend on the seed."""
     return Figure(name, of, unit=unit, digits=digits, exact=True, cost=True)
 
 
 def loss(name: str, of: Of, unit: str, kind: Kind) -> Figure:
-    """A loss by which systems of one tokenizer are compared."""
+    """Return the figure for a loss, by which systems with the same tokenizer are compared."""
     return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True, kind=kind)
 
 
 def accuracy(name: str, of: Of, kind: Kind) -> Figure:
-    """A share of tokens, in percent."""
+    """Return the figure for a share of tokens, in percent."""
     return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True, kind=kind)
 
 
 def validated_on(run: ReportRun) -> object:
-    """The validation set: corpora of one test set may hold out others to validate on."""
+    """Return what identifies a run's validation set, which may differ between corpora with the same test set."""
     return set_of(run.experiment.corpus, "valid")
 
 
 def scored_on(run: ReportRun) -> object:
-    """The set of its scores, by name and size: runs without a test set are scored on the validation set."""
+    """Return what identifies the set of a run's scores: name and size. Without a test set, it is the validation set."""
     return run.split, *((run.scores or {}).get(f"num_{what}") for what in ("sentences", "words", "bytes"))
 
 
 def quality(name: str, of: Of, kind: Kind, **score: Any) -> Figure:
-    """A score of translations, from 0 to 100; `score`: which, `metric` and `decoding`."""
+    """Return the figure for a score of translations, 0 to 100; `score`: its `metric` and `decoding`."""
     return Figure(name, of, digits=1, better="higher", free_running=True, kind=kind, **score)
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Mean, deviation and number; None of nothing."""
+    """Return mean, deviation and number of the values; None if there are none."""
     if not values:
         return None
     deviation = statistics.stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else None
@@ -111,18 +111,19 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def over_seeds(runs: Sequence[ReportRun], figure: Figure) -> Spread | None:
-    """The spread of a figure over the runs that have it; None where they were not measured alike, on one set."""
+    """Return the spread of a figure over the runs that have it; None if none has, or if they were not measured in the
+    same way on the same set."""
     values = [(value, figure.kind(run)) for run in runs if (value := figure.of(run)) is not None]
     return spread([value for value, _ in values]) if len({kind for _, kind in values}) < 2 else None
 
 
 def number(value: float, digits: int) -> str:
-    """A number as it is read: thousands apart, so many digits after the point, with a minus and no hyphen."""
-    return f"{value:z,.{digits}f}".replace("-", "−")  # z: what rounds to nothing has no minus
+    """Format a number with commas between thousands, `digits` decimals, and a minus sign instead of a hyphen."""
+    return f"{value:z,.{digits}f}".replace("-", "−")  # z: no minus sign before zero, after rounding
 
 
 def shown(found: Spread, digits: int, expected: int | None = None) -> str:
-    """ "34.2 ± 0.3"; with "(n)" where the number of runs is not the expected one."""
+    """Format a spread as "34.2 ± 0.3", followed by "(n)" if the number of runs is not the expected one."""
     text = number(found.mean, digits)
     if found.deviation is not None:
         text += f" ± {number(found.deviation, digits)}"
@@ -132,40 +133,40 @@ def shown(found: Spread, digits: int, expected: int | None = None) -> str:
 def spread_cell(
     found: Spread | None, digits: int, *, expected: int | None = None, notes: Sequence[str] = (), best: bool = False
 ) -> Cell:
-    """A cell of a mean; a dash for none."""
+    """Return a cell with a mean; a dash for None."""
     if found is None:
         return Cell(NONE, notes=notes)
     return Cell(shown(found, digits, expected), found.mean, found.deviation, found.n, notes, best)
 
 
 def value_cell(value: float | None, digits: int, *, notes: Sequence[str] = ()) -> Cell:
-    """A cell of a single number, without runs behind it."""
+    """Return a cell with a single number, which is not a mean over runs; a dash for None."""
     return Cell(NONE if value is None else number(value, digits), value, notes=notes)
 
 
 @dataclass(frozen=True)
 class Row:
-    """A system on a corpus, and the runs that are counted."""
+    """A system on a corpus, with its finished runs."""
 
     group: str
     corpus: str
     runs: tuple[ReportRun, ...]
     absent: tuple[Absent, ...] = ()
-    """Its other runs, which are not counted."""
+    """The system's other runs, which are not counted."""
 
     @property
     def uncounted(self) -> str:
-        """What is said of the number of its runs; "" where none is absent."""
+        """The note on runs that are not counted; "" if there are none."""
         return f"Not counted: {', '.join(f'{one.name} ({one.why})' for one in self.absent)}." if self.absent else ""
 
     @property
     def comparable(self) -> bool:
-        """Whether none of its runs looks ahead or failed an audit."""
+        """True if none of its runs looks ahead or failed an audit."""
         return not self.warning
 
     @property
     def warning(self) -> str:
-        """What is wrong with its numbers; "" where nothing is."""
+        """What is wrong with its numbers; "" if nothing is."""
         failed = list(dict.fromkeys(check for run in self.runs for check in run.failed_checks))
         if any(run.looks_ahead for run in self.runs):
             return LOOKS_AHEAD
@@ -173,7 +174,7 @@ class Row:
 
 
 def rows_of(runs: RunSet) -> list[Row]:
-    """Every system and corpus with finished runs, corpora first."""
+    """Return a row for every system and corpus with finished runs, corpus by corpus."""
     absent: dict[tuple[str, str], tuple[Absent, ...]] = {}
     for one in runs.absent:
         key = one.group, one.corpus
@@ -192,7 +193,7 @@ def _captions() -> dict[str, dict[str, str]]:
 
 
 def caption(name: str) -> str:
-    """What captions.toml says of a name; "" where it says nothing."""
+    """Return the caption under a name in captions.toml; "" if there is none."""
     return _captions().get(name, {}).get("caption", "")
 
 
@@ -205,7 +206,7 @@ def captioned(
     remarks: Sequence[str] = (),
     **words: Any,
 ) -> Table:
-    """A table with the title and caption that captions.toml has for its name, or for `like`; `words` go into them."""
+    """Return a table with the title and caption of its name, or of `like`, in captions.toml; `words` fill them in."""
     texts = {key: text.format(**words) for key, text in _captions()[like or name].items()}
     title, caption = texts["title"], texts.get("caption", "")
     return Table(id=name, title=title, columns=columns, rows=rows, caption=caption, remarks=remarks)
@@ -221,9 +222,10 @@ def figure_table(
     about: Callable[[Row], Sequence[str]] = lambda _row: (),
     **words: Any,
 ) -> Table:
-    """A row for each of `rows`, a column for each figure that some run has; the best of each corpus marked.
+    """Return a table with a row for each of `rows` and a column for each figure that some run has; the best value of
+    each corpus is marked.
 
-    `marks` gives further notes of a figure, `about` those of a system; the others are of `captioned`.
+    `marks` returns further notes on a figure, `about` on a system. The other arguments are for `captioned`.
     """
     found = [{figure.name: over_seeds(row.runs, figure) for figure in figures} for row in rows]
     present = [figure for figure in figures if figure.kinds(rows)]
@@ -249,7 +251,7 @@ def figure_table(
 
 
 def _warning_at(figure: Figure, row: Row) -> list[str]:
-    """What is wrong with a system's figure."""
+    """Return the warning about a figure of a system, as a list."""
     text = LOOKS_AHEAD_IN_TRAINING if figure.free_running and row.warning == LOOKS_AHEAD else row.warning
     return [text] if text else []
 
@@ -260,7 +262,7 @@ def _exact(row: Row, figure: Figure) -> str:
 
 
 def _best(rows: Sequence[tuple[Row, Mapping[str, Spread | None]]], figure: Figure) -> float | None:
-    """The best mean, as it is shown, of the rows of a corpus that may be compared; None where these do not differ."""
+    """Return the best mean, rounded as shown, of comparable rows; None if they do not differ or cannot be compared."""
     means = {
         round(found.mean, figure.digits)
         for row, spreads in rows
@@ -274,5 +276,5 @@ def _best(rows: Sequence[tuple[Row, Mapping[str, Spread | None]]], figure: Figur
 
 
 def tokenizers(rows: Sequence[Row]) -> set[str]:
-    """Digests of the target tokenizers of these rows' runs."""
+    """Return the digests of the target tokenizers of these rows' runs."""
     return {run.config.digests.get("tgt", "") for row in rows for run in row.runs}

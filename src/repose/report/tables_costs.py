@@ -1,4 +1,4 @@
-"""What systems cost (parameters, operations, time), how far they were trained, and the list of all runs."""
+"""Tables of what systems cost (parameters, operations, time), of how far they were trained, and of all runs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ _NOT_A_SCORE = (
 
 
 def costs_table(runs: RunSet) -> Table:
-    """Parameters, operations, seconds, epochs and updates."""
+    """Return the table of parameters, operations, seconds, epochs and updates."""
     rows = tables.rows_of(runs)
     unequal = unequal_epochs(runs)
     done = [run for row in rows for run in row.runs]
@@ -50,7 +50,7 @@ def _in(unit: float, of: tables.Of) -> tables.Of:
 
 
 def runs_table(runs: RunSet) -> Table:
-    """Every run by itself: what it is, and what its id is."""
+    """Return the table of all single runs, with their ids and main figures."""
     shown: dict[str, tables.Of] = {}
     if runs.translations.runs:
         wide = f"BLEU {beam_name(runs.runs)}"
@@ -71,7 +71,7 @@ def runs_table(runs: RunSet) -> Table:
 
 
 def _state(run: ReportRun) -> str:
-    """How far it is: completed epochs, or updates where its first epoch was never completed."""
+    """Say how far a run is: its completed epochs, or its updates if it completed no epoch."""
     state = "trained, not scored" if run.trained and not run.done else run.status
     epochs = figures.epochs(run)
     return (
@@ -80,7 +80,7 @@ def _state(run: ReportRun) -> str:
 
 
 def best_and_last_table(runs: RunSet) -> Table | None:
-    """Each run's validation figures after its last epoch and at its own best one; None where nothing was validated."""
+    """Return the table of validation figures after each run's last epoch and at its best; None without validations."""
     rows = tables.rows_of(runs)
     if not any(run.of_kind("valid") for row in rows for run in row.runs):
         return None
@@ -103,7 +103,8 @@ def best_and_last_table(runs: RunSet) -> Table | None:
 
 
 def equal_epochs_table(runs: RunSet) -> Table | None:
-    """All systems of a corpus after as many epochs as each of its runs has completed; None where one has no epoch."""
+    """Return the table of validation figures after the largest number of epochs that all runs of a corpus completed. A
+    corpus is left out if one of its runs completed no epoch; None if no corpus remains."""
     rows = tables.rows_of(runs)
     ends = {
         corpus: {_validated_epochs(run) for row in rows if row.corpus == corpus for run in row.runs}
@@ -140,7 +141,7 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
 
 
 def unequal_epochs(runs: RunSet) -> tuple[str, ...]:
-    """Corpora whose finished runs completed unequal numbers of epochs."""
+    """Return the corpora whose finished runs completed different numbers of epochs."""
     rows = tables.rows_of(runs)
     return tuple(
         corpus
@@ -155,25 +156,25 @@ def _bleu_caption(rows: Sequence[tables.Row]) -> str:
 
 
 def _validated_epochs(run: ReportRun) -> int:
-    """Epochs at whose end it was validated, from the first on."""
+    """Return the number of epochs, counted from the first without a gap, at whose end a run was validated."""
     found = {place for place, _ in figures.by_epoch(run, "valid")}
     return next(epoch for epoch in range(len(found) + 1) if epoch + 1 not in found)
 
 
 def _at(run: ReportRun, kind: str, epoch: int) -> Mapping[str, Any] | None:
-    """Its last record of a kind at an epoch's end."""
+    """Return a run's last record of a kind at the end of an epoch."""
     return next((record for place, record in reversed(figures.by_epoch(run, kind)) if place == epoch), None)
 
 
 def _place(run: ReportRun, validation: Mapping[str, Any] | None, by: str) -> float | None:
-    """The update or epoch of one of its validations."""
+    """Return the update or epoch of one of a run's validations."""
     if by == "update":
         return number_of(validation, by)
     return next((place for place, record in figures.by_epoch(run, "valid") if record is validation), None)
 
 
 def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:
-    """The validation with the least or largest figure."""
+    """Return the validation with the best figure; `pick` is min or max."""
     found = [r for r in run.of_kind("valid") if (value := number_of(r, name)) is not None and math.isfinite(value)]
     best: Mapping[str, Any] | None = pick(found, key=lambda record: record[name], default=None)
     return best

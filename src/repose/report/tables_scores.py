@@ -1,4 +1,4 @@
-"""The tables of scores: a row for each system and corpus, a mean over seeds in each cell."""
+"""Tables of scores: a row for each system and corpus, with means over seeds."""
 
 from collections.abc import Callable, Sequence
 
@@ -32,37 +32,37 @@ _WHEN = {
     "average": "of the last validation, where the model is an average of checkpoints",
     "model": "with the weights that were kept as the model",
 }
-"""Which validation the figures of validation are of."""
+"""Phrases for the validation that a table's validation figures are from."""
 _NO_TEST_SET = "Scored on the validation set, for want of scores of a test set."
 _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 
 def beam_name(runs: Sequence[ReportRun]) -> str:
-    """ "beam 4", or "beam" where widths differ."""
+    """Return the name of the runs' beam, such as "beam 4", or "beam" if they have different ones."""
     names = {name for run in runs if (name := figures.beam_decoding_name(run)) is not None}
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
 def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
-    """By which decoding runs are compared with each other, as `figures.score` takes it, and what it is called: their
-    beam, or greedy search where not all have one."""
+    """Return the decoding by which runs are compared, as `figures.score` takes it, and its name: their beam, or greedy
+    search if not all have a beam."""
     by_beam = all(figures.decoding_of(run) != GREEDY for run in runs)
     return (None, beam_name(runs)) if by_beam else (GREEDY, GREEDY)
 
 
 def free_running(decoding: str | None, metric: str) -> Of:
-    """A score of translations from START; `decoding` None: with a beam."""
+    """Return a function from a run to a score of its translations from START; `decoding` None: with a beam."""
     return lambda run: figures.score(run, decoding, metric)
 
 
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
-    """A score of translations as a figure, by which systems are compared that were scored alike and on one set."""
+    """Return the figure for a score of translations; its kind says how and on which set it was measured."""
     of, kind = free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric)
     return quality(name, of, kind, metric=metric, decoding=decoding)
 
 
 def scores_table(runs: RunSet) -> Table:
-    """The main table: losses, perplexity, accuracy, BLEU and chrF."""
+    """Return the main table: losses, perplexity, accuracy, BLEU and chrF."""
     rows = rows_of(runs.translations)
     done = [run for row in rows for run in row.runs]
     several = {row.corpus for row in rows if len(tokenizers([r for r in rows if r.corpus == row.corpus])) > 1}
@@ -109,7 +109,7 @@ def scores_table(runs: RunSet) -> Table:
 
 
 def _when(run: ReportRun) -> str:
-    """Which validation a run's figures are of, as `figures.validation_of_model` takes them."""
+    """Return the phrase for the validation from which `figures.validation_of_model` takes a run's figures."""
     if run.of_kind("model"):
         return _WHEN["model"]
     training = run.experiment.training
@@ -117,8 +117,8 @@ def _when(run: ReportRun) -> str:
 
 
 def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[str]]:
-    """Notes a system whose settings, beside the architecture, are not those of the baseline, or of its twin, or else of
-    the first system."""
+    """Return a function that notes systems whose settings, architecture aside, differ from those of the system they are
+    compared with: their twin, the baseline, or else the first system."""
 
     def about(row: Row) -> list[str]:
         here = [other for other in rows if other.corpus == row.corpus]
@@ -130,7 +130,8 @@ def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[
 
 
 def teacher_forced_table(runs: RunSet) -> Table | None:
-    """Figures of the test set given the reference's own prefix, which papers may show as if they were translations."""
+    """Return the table of figures on the test set given the reference's own prefix, which papers may show as if they
+    were of translations; None if there are none."""
     rows = rows_of(runs.translations)
     shown = [
         loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), figures.TARGET_NATS, scored_on),
@@ -149,7 +150,7 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
 
 
 def variants_table(runs: RunSet) -> Table | None:
-    """The other BLEU and chrF scores that a corpus or tokenizer asks for; None where there are none."""
+    """Return the table of further BLEU and chrF scores that a corpus or tokenizer calls for; None if there are none."""
     rows = [row for row in rows_of(runs.translations) if any(_other_scores(run) for run in row.runs)]
     done = [run for row in rows for run in row.runs]
     names = list(dict.fromkeys(name for run in done for name in _other_scores(run)))
@@ -168,13 +169,13 @@ def _other_scores(run: ReportRun) -> list[str]:
 
 
 def _variant(name: str) -> str:
-    """ "BLEU tok:none" of bleu_tok_none."""
+    """Return the label of a further score: "BLEU tok:none" for bleu_tok_none."""
     metric, _, rest = name.partition("_")
     return f"{figures.SCORES[metric]} {'tok:none' if rest == 'tok_none' else rest.replace('_', ' ')}"
 
 
 def task_tables(runs: RunSet) -> list[Table]:
-    """A table of the figures of each task other than translation."""
+    """Return a table of figures for each task other than translation."""
     tables = []
     for task in (task for task in runs.tasks if not TASK_SETTINGS[task].translates):
         rows = rows_of(runs.of_task(task))
@@ -185,7 +186,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 units.setdefault(str(name), {})[unit] = None
         if not units:
             continue
-        # Of several sets, each with so many words, the unit is what they have in common.
+        # Units that name the size of a set, such as "percent of 120 words", are cut before the size if sets differ.
         common = {
             name: next(iter(of)) if len(of) == 1 else next(iter(of)).partition(" of ")[0] for name, of in units.items()
         }
@@ -215,7 +216,7 @@ def task_tables(runs: RunSet) -> list[Table]:
 
 
 def task_column(name: str, unit: str) -> Figure:
-    """A figure of another task than translation."""
+    """Return the column for a figure of a task other than translation."""
     label = figures.task_figure_label(name)
     if name == "tf_accuracy":
         return accuracy(label, lambda run: figures.times(100, figures.task_figure(run, name)), scored_on)

@@ -1,7 +1,4 @@
-"""With which settings the runs of a report were made: what all have in common, and what each system has of its own.
-
-And what was found in their corpora.
-"""
+"""Tables of the settings of runs (those in common, and those of each system), and of findings in their corpora."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import asdict, fields
@@ -37,20 +34,22 @@ _RARE = (
     *("value_dropout", "r_drop", "bpe_dropout", "word_dropout", "best_by", "single_digits", "no_repeat_ngram_size"),
     *("corpus_temperature", "upsample"),
 )
-"""Settings that few trainings use: at their default they are off, as what is none."""
+"""Settings that few trainings use. At their default they are off and shown as none."""
 _OF_TRANSLATIONS = (
     *("bleu_every_epochs", "bleu_sentences", "bleu_mean_over"),
     *(field.name for field in fields(DecodingConfig) if field.name != "batch_size"),
 )
-"""Settings of training and decoding that say how sentences are translated."""
+"""Settings of training and decoding that control how sentences are translated."""
 _OF_TRAINING = (*DROPOUTS, "initialisation")
 """Fields of the architecture that are settings of its training."""
 
 
 def settings_table(runs: RunSet) -> Table:
-    """Common settings under "all", the sizes of each corpus under its name, then each system's own settings.
+    """Return the table of settings: common ones under "all", the sizes of each corpus under its name, then each
+    system's own.
 
-    A setting that is off (none) stands only where others have it. Of finished runs, or of all where none has finished.
+    A setting that is off (none) appears only if other systems have it on. The table covers finished runs, or all runs
+    if none has finished.
     """
     of = [run for run in runs.runs if run.done] or list(runs.runs)
     settings = {run.folder: _settings(run) for run in of}
@@ -74,7 +73,7 @@ def settings_table(runs: RunSet) -> Table:
 
 
 def check_table(runs: RunSet) -> Table | None:
-    """What was found in each corpus before it was trained on; None where nothing was."""
+    """Return the table of findings in each corpus before training; None if there are none."""
     found: dict[tuple[str, Finding], None] = {}
     for run in runs.runs:
         data = run.records.data
@@ -87,10 +86,11 @@ def check_table(runs: RunSet) -> Table | None:
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
-    """Training pairs, and settings of tokenizer, training and decoding, in which two systems differ, seeds apart; ""
-    where in none. Dropout and initialisation, which act in training alone, are among them.
+    """Return how two systems differ in training pairs and in settings of tokenizer, training and decoding, seeds aside;
+    "" if they do not. Dropout and initialisation are included, because they only matter in training.
 
-    "learning_rate 0.008 against 0.004": what differs between their scores is then not the architecture alone.
+    An example is "learning_rate 0.008 against 0.004". The architecture is then not the only reason for different
+    scores.
     """
     one, other = ([_settings_as_they_act(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
@@ -112,7 +112,7 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
 
 
 def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list[str]:
-    """What two systems were trained on beside the architecture, where it differs."""
+    """Return phrases on how the training data of two systems differs."""
     parts = []
     for name, what in (("also", "further corpora"), ("synthetic", "synthetic pairs")):
         mine: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in runs}
@@ -125,21 +125,21 @@ def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list
 
 
 def _read_others(one: ReportRun, other: ReportRun) -> bool:
-    """Whether two runs that are measured on one set, with the same tokenizers, were trained on different pairs."""
+    """Return whether two runs on the same corpus, with the same tokenizers, were trained on different pairs."""
     mine, theirs = one.config.digests, other.config.digests
     alike = all(mine.get(side) == theirs.get(side) for side in ("src", "tgt"))
     return one.corpus == other.corpus and alike and mine.get("train") != theirs.get("train")
 
 
 def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
-    """The sentence of a note on a system whose settings of training are not those of the system it stands beside."""
+    """Return a note if a system's training settings differ from those of the system it is compared with; else ""."""
     found = differences(runs, others)
     return f"Other settings than {others[0].group}, beside the architecture: {found}." if found else ""
 
 
 def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
-    """A sentence where runs on one corpus, by one version of the program, were begun with unlike code, as one who tries
-    an equation may do without noticing: settings do not tell it."""
+    """Return a sentence if runs on one corpus, by one version of the program, were started with different code. This
+    easily goes unnoticed when trying out an equation, because settings do not show it."""
     begun: dict[tuple[str, str], dict[str, str]] = {}
     for run in runs:
         if code := run.config.versions.get("code"):
@@ -156,7 +156,7 @@ def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
 
 
 def _settings(run: ReportRun) -> dict[Name, Hashable]:
-    """All settings that are shown, the seed and where texts lie left out, and versions."""
+    """Return all settings to show, and versions; the seed and the corpus's paths are left out."""
     found: dict[Name, Hashable] = {}
     for section, values in (asdict(run.experiment) | {"versions": dict(run.config.versions)}).items():
         for name, value in values.items():
@@ -165,7 +165,7 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
             if name.startswith("plateau_") and run.experiment.training.schedule != "plateau":
                 continue
             if name == "warmup_updates" and run.experiment.training.warmup_share is not None:
-                continue  # which the share replaces
+                continue  # warmup_share replaces it
             if _is_ignored(run, section, name):
                 continue
             if name in _RARE and value == getattr(type(getattr(run.experiment, section)), name):
@@ -175,7 +175,7 @@ def _settings(run: ReportRun) -> dict[Name, Hashable]:
 
 
 def _is_ignored(run: ReportRun, section: str, name: str) -> bool:
-    """Whether a run's task has no use for a setting."""
+    """Return whether a run's task does not use a setting."""
     task = TASK_SETTINGS[run.task]
     if section == "architecture":
         return name in task.lacks
@@ -186,7 +186,8 @@ def _is_ignored(run: ReportRun, section: str, name: str) -> bool:
 
 
 def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:
-    """The width of a schedule is that of its peak: "none" stands for d_token, and other schedules have none."""
+    """Return the settings with the effective `schedule_width`: None stands for d_token, and schedules other than noam
+    have no width."""
     training, architecture = run.experiment.training, run.experiment.architecture
     width = (training.schedule_width or architecture.d_token) if training.schedule == "noam" else None
     return _settings(run) | {("training", "schedule_width"): width}
@@ -195,7 +196,7 @@ def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:
 def _by_topic(
     of: str, settings: Iterable[tuple[Name, str]], keep: set[Name] | None = None
 ) -> list[tuple[str, str, str]]:
-    """A line for each topic; those of `keep` alone, off or not, or else those that are on."""
+    """Return a line for each topic, with the settings in `keep`, off or not; without `keep`, with those that are on."""
     topics: dict[str, list[str]] = {}
     for (section, name), shown in settings:
         if shown != _shown(None) if keep is None else (section, name) in keep:
@@ -205,7 +206,7 @@ def _by_topic(
 
 
 def _data(runs: Sequence[ReportRun]) -> list[tuple[str, str, str]]:
-    """What was prepared of each corpus; apart for systems that had it otherwise, as with another tokenizer."""
+    """Return lines on how each corpus was prepared; systems with a different preparation have lines of their own."""
     lines = []
     for corpus in dict.fromkeys(run.corpus for run in runs):
         prepared: dict[str, list[str]] = {}
@@ -219,7 +220,7 @@ def _data(runs: Sequence[ReportRun]) -> list[tuple[str, str, str]]:
 
 
 def _values(found: Sequence[tuple[str, Hashable]]) -> str:
-    """One value, or those of each corpus."""
+    """Format a value, or the value on each corpus if they differ."""
     if len({value for _, value in found}) == 1:
         return _shown(found[0][1])
     corpora = dict.fromkeys(corpus for corpus, _ in found)
@@ -233,7 +234,7 @@ def _joined(values: set[Hashable]) -> str:
 
 
 def _shown(value: Hashable) -> str:
-    """As a setting is written, but for quotes."""
+    """Format a setting as in an experiment file, but without quotes."""
     if value is None:
         return "none"
     if isinstance(value, bool):

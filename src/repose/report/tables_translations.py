@@ -1,6 +1,6 @@
-"""What translations are like beside their scores: how they end, and BLEU by the length of the source.
+"""What translations are like, apart from their scores: how they end, and BLEU by the length of the source.
 
-By length: does a system keep up on sentences longer than it was trained on?
+BLEU by length shows whether a system keeps up on sentences longer than those it was trained on.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from repose.report.translations import lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 from repose.tasks.inflation import inflated
 
-_DIGITS = 1  # after the point of a score; the best is the best as it is shown
+_DIGITS = 1  # decimals of a score; the best is chosen after rounding
 _LONGER = "Longer than every source that any run of this system was trained on."
 _FEW = f"Fewer than {SMALL} sentences."
 _NOT_FAIR = "Its decoder looks ahead, or it failed the audit: never marked as the best."
 
 
 def endings_table(runs: RunSet) -> Table | None:
-    """Translations that are too short, did not end, or loop; None for runs of versions that did not count them."""
+    """Return the table of translations that are too short, did not end, or loop; None for old runs without counts."""
     rows = [row for row in rows_of(runs.translations) if any(_counts(run, "greedy") for run in row.runs)]
     if not rows:
         return None
@@ -61,7 +61,7 @@ def _kind(decoding: str | None) -> Kind:
 
 
 def _counts(run: ReportRun, decoding: str | None) -> dict[str, Any]:
-    """What was counted beside the scores of a decoding; `decoding` None: of the one with a beam."""
+    """Return what was counted beside the scores of a decoding; `decoding` None: the one with a beam."""
     found = figures.scored(run, decoding)
     return dict(found) if "looping" in found else {}
 
@@ -71,7 +71,7 @@ def _brevity_penalty(decoding: str | None) -> Of:
 
 
 def _share(name: str, decoding: str | None) -> Of:
-    """Of the sentences, in percent."""
+    """Return a function from a run to the share of sentences counted under `name`, in percent."""
 
     def share(run: ReportRun) -> float | None:
         count = _counts(run, decoding).get(name)
@@ -81,7 +81,7 @@ def _share(name: str, decoding: str | None) -> Of:
 
 
 def inflated_scores(runs: RunSet) -> tuple[str, ...]:
-    """A warning for each corpus whose references are not as people write them."""
+    """Return a warning for each corpus whose references look tokenised or have HTML entities, which inflates BLEU."""
     found = {
         run.corpus: sentence
         for run in runs.translations.runs
@@ -92,7 +92,7 @@ def inflated_scores(runs: RunSet) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A finished run and its BLEU in each bucket."""
+    """A finished run with its BLEU in each bucket."""
 
     run: ReportRun
     lengths: SourceLengths
@@ -100,12 +100,12 @@ class _Measured:
 
 
 def length_tables(runs: RunSet) -> tuple[Table, ...]:
-    """BLEU of every system in each part of the test set by length of the source, a table for each corpus.
+    """Return, for each corpus, the table of every system's BLEU on parts of the test set by source length.
 
-    Lengths are tokens with START and END, as `training.max_src_tokens` counts them, where all systems share the source
-    tokenizer; else words, as other tokenizers would sort the sentences otherwise. Among tokens, the longest source of
-    the training is an edge, and parts beyond it are marked, if the test set has longer ones. Runs without translations
-    are left out, which a note says; a corpus where all are has no table.
+    Lengths are in tokens, including START and END, as `training.max_src_tokens` counts them, if all systems share the
+    source tokenizer. Otherwise they are in words, because different tokenizers would sort the sentences differently.
+    With tokens, if the test set has sources longer than any in training, the longest training source is an edge, and
+    parts beyond it are marked. Runs without translations are left out, with a note. A corpus without any has no table.
     """
     runs = runs.translations
     tables = []
@@ -149,7 +149,7 @@ def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
 
 
 def _lengths(runs: RunSet, corpus: str) -> tuple[list[tuple[ReportRun, SourceLengths]], list[str]]:
-    """Finished runs with the lengths of their sources, and sentences about those that have none."""
+    """Return the finished runs with the lengths of their sources, and sentences about runs without."""
     found: list[tuple[ReportRun, SourceLengths]] = []
     missing: dict[str, list[str]] = {}
     for run in (run for group in runs.groups for run in runs.done(group, corpus)):
@@ -170,8 +170,8 @@ def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
 
 
 def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
-    """A row for each system; of those that may be compared, the best mean of a column is marked, ties included, if
-    all were scored alike and differ."""
+    """Return a row for each system. In each column, the best mean of comparable systems is marked, ties included, if
+    all were scored in the same way and the means differ."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
     judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]

@@ -1,7 +1,7 @@
-"""What finished runs translated, and what that is measured on.
+"""The translations of finished runs, and the texts that they are measured on.
 
-Translations lie in a run's directory, sources and references in the prepared corpus of the cache. Where either is
-missing, as in `results/`, the counts in `statistics.<split>.npz` stand for them (`write_statistics` makes it).
+Translations are in a run's directory, sources and references in the cache, in the prepared corpus. If either is
+missing, as in `results/`, the counts in `statistics.<split>.npz` replace them (`write_statistics` writes it).
 """
 
 from collections.abc import Mapping
@@ -28,30 +28,30 @@ from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData
 
-_SAME = 1e-6  # BLEU points: beyond the last digits, translations and scores are not of one evaluation
+_SAME = 1e-6  # BLEU points; with a larger difference, translations and scores are from different evaluations
 
 
 def settings_of(run: ReportRun) -> dict[str, str]:
-    """The fields of the signature of a run's BLEU, such as `case` and `tok`. Raises DataError where it has none."""
+    """Return the fields of the signature of a run's BLEU, such as `case` and `tok`. Raises DataError if it has none."""
     return scored_with(str(_decoded(run, decoding_of(run))["bleu"]["signature"]))
 
 
 def texts_of(run: ReportRun) -> tuple[list[str], list[str]]:
-    """Sources and references that a run was measured on. Raises DataError where they are not in the cache."""
+    """Return the sources and references that a run was measured on. Raises DataError if they are not in the cache."""
     return _prepared(run).text(run.split)
 
 
 def hypotheses_of(run: ReportRun) -> list[str]:
-    """The translations that a run is compared by. Raises DataError where they are missing."""
+    """Return the translations that a run is compared by. Raises DataError if they are missing."""
     return _read_hypotheses(run.folder, run.split, decoding_of(run))
 
 
 def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatistics:
-    """The counts of a run's translations, from the texts, or else from `statistics.<split>.npz`.
+    """Return the counts of a run's translations, from the texts or else from `statistics.<split>.npz`.
 
-    `decoding`: another than that which it is compared by.
+    `decoding`: by default, the one that the run is compared by.
 
-    Raises DataError where neither is there, or where they do not give the BLEU of scores.<split>.json.
+    Raises DataError if both are missing, or if the counts do not give the BLEU in scores.<split>.json.
     """
     decoding = decoding or decoding_of(run)
     try:
@@ -70,7 +70,7 @@ def statistics_of(run: ReportRun, decoding: str | None = None) -> SentenceStatis
 
 
 def lengths_of(run: ReportRun) -> SourceLengths:
-    """Lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
+    """Return the lengths of the sources that a run was measured on. Raises DataError as `statistics_of` does."""
     try:
         tagged = run.experiment.corpus.tag is not None
         return _measured_lengths(_prepared(run).folder, run.split, tagged)
@@ -82,10 +82,10 @@ def lengths_of(run: ReportRun) -> SourceLengths:
 
 
 def write_statistics(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Puts the counts of a finished run's translations into `statistics.<split>.npz`, in `out` or in its directory.
+    """Write the counts of a finished run's translations to `statistics.<split>.npz`, in `out` or in its directory.
 
-    Of every decoding that was scored: about 13 kB for 1,000 sentences each. Raises DataError where the run has no
-    scores, or where texts are missing.
+    All scored decodings are included, with about 13 kB each for 1,000 sentences. Raises DataError if the run has no
+    scores, or if texts are missing.
     """
     folder = Path(folder)
     run = read_run(folder, None)
@@ -98,7 +98,7 @@ def write_statistics(folder: str | Path, out: str | Path | None = None) -> Path:
 
 
 def _decoded(run: ReportRun, decoding: str) -> Mapping[str, Any]:
-    """The scores of a decoding. Raises DataError where they have no BLEU."""
+    """Return the scores of a decoding. Raises DataError if they have no BLEU."""
     found = scored(run, decoding)
     if score(run, decoding, "bleu") is None or not signature(run, decoding, "bleu"):
         raise DataError(f"scores.{run.split}.json has no BLEU with its signature: evaluate the run again")
@@ -127,7 +127,7 @@ def _read_hypotheses(folder: Path, split: str, decoding: str) -> list[str]:
     run = RunFolder(folder)
     try:
         return run.hypotheses(split, decoding)
-    except CheckpointError as error:  # without the folder, so that runs with the same trouble are named together
+    except CheckpointError as error:  # no folder in the message, so that runs with the same problem share a sentence
         name = run.hypotheses_file(split, decoding).relative_to(folder).as_posix()
         raise DataError(
             f"the translations ({name}) cannot be read, or are not those that were scored: evaluate the run again"
@@ -139,14 +139,14 @@ def _counted(run: ReportRun, decoding: str) -> SentenceStatistics:
     try:
         stamp = RunFolder(run.folder).hypotheses_file(run.split, decoding).stat().st_mtime_ns
     except OSError:
-        stamp = 0  # reading it says what is wrong
+        stamp = 0  # reading the file will say what is wrong
     references = _references(data.folder, run.split, settings["case"] == "lc", settings["tok"])
     return _count(run.folder, run.split, decoding, stamp, references)
 
 
 @lru_cache(maxsize=1024)
 def _count(folder: Path, split: str, decoding: str, _stamp: int, references: References) -> SentenceStatistics:
-    """Kept, as several tables of a report need it; 0.2 MB for each run with 1,000 sentences."""
+    """Count a run's translations; cached, as several tables need the counts. 0.2 MB per run with 1,000 sentences."""
     return references.statistics(_read_hypotheses(folder, split, decoding))
 
 

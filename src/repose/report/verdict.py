@@ -1,4 +1,4 @@
-"""What a report says first: one sentence about each corpus, and the picture that shows most of it."""
+"""The beginning of a report: one sentence about each corpus, and the most informative picture."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -16,15 +16,15 @@ from repose.report.tables_scores import judged_decoding, task_column, translatio
 from repose.report.tables_settings import differences
 
 _MOST = 4
-"""Corpora of which something is said; of one more, too, rather than that there is one."""
+"""Number of corpora that get a sentence. If there is just one more, it gets a sentence, too."""
 _SHORT = 60
-"""Letters of differing settings that are named in a sentence."""
+"""Longest list of differing settings (in letters) that is quoted in a sentence."""
 _HOW = "Each p is corrected for the number of tests (see Significance)."
 
 
 def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
-    """How the systems stand on each corpus: the best and the next, or the figures of a single one; and which of the
-    `tests` (`significance_tables`) compare these."""
+    """Say how the systems compare on each corpus: the best and the second best, or the figures of a single one, and the
+    results of the `tests` (`significance_tables`) between the two."""
     rows = rows_of(runs)
     if not rows:
         return "No run is finished yet, so there is nothing to compare."
@@ -39,7 +39,7 @@ def verdict(runs: RunSet, tests: Sequence[Table] = ()) -> str:
 
 
 def main_picture(pictures: Sequence[Picture], runs: RunSet) -> Picture | None:
-    """Scores against sizes where several systems have both; else the first, which are learning curves."""
+    """Return the picture of scores against sizes if several systems have both, else the first (learning curves)."""
     several = len({run.group for run in runs.runs if run.done}) > 1
     against = [picture for picture in pictures if picture.shows is Shows.SCORES_AND_SIZES] if several else []
     return next(iter([*against, *pictures]), None)
@@ -88,7 +88,7 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
 
 
 def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
-    """Whether translations that chrF finds good have no BLEU, as of sentences that are too short for it."""
+    """Return whether translations that are good by chrF have almost no BLEU, as when sentences are too short for it."""
     if not rows or figure.metric != "bleu":
         return False
     by_bleu, by_chrf = (
@@ -100,7 +100,8 @@ def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
 
 
 def _above_base(figure: Figure, tests: Sequence[Table], found: Sequence[tuple[Row, Spread]]) -> str:
-    """How the best system stands to the one that it was tested against, where that is not the next; "" without one."""
+    """Say how the best system compares with the one that it was tested against, if that is not the second best; "" if
+    there is none."""
     (best, mean), *others = found
     for row, other in others:
         if (tested := _tested(figure, tests, best, row)) is not None:
@@ -110,7 +111,7 @@ def _above_base(figure: Figure, tests: Sequence[Table], found: Sequence[tuple[Ro
 
 
 def _otherwise(one: Row, other: Row) -> str:
-    """What is said of two systems whose settings differ, beside the architecture; "" of others."""
+    """Say in which settings, architecture aside, two systems differ; "" if in none."""
     found = differences(one.runs, other.runs)
     if not found:
         return ""
@@ -118,14 +119,14 @@ def _otherwise(one: Row, other: Row) -> str:
 
 
 def _apart(difference: float, figure: Figure) -> str:
-    """A difference of means that do not look alike when they are rounded."""
+    """Format a difference of means; "less than ..." if it rounds to zero."""
     shown, none = (number(value, figure.digits) for value in (difference, 0.0))
     return f"less than {number(10**-figure.digits, figure.digits)}" if shown == none else shown
 
 
 def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str | None:
-    """What the tests by a figure say of two systems: p over the test set and over seeds, each corrected; None where
-    none compares them."""
+    """Say what the tests by a figure found for two systems: p over the test set and over seeds, each corrected; None if
+    no test compares the two."""
     if one.runs[0].translates:
         runs = (*one.runs, *other.runs)
         beside_beam = figure.decoding == GREEDY and any(figures.decoding_of(run) != GREEDY for run in runs)
@@ -135,7 +136,7 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
     over_set, over_seeds = (_p_value(tests, name, one, other) for name in names)
     small = any(table.id == names[0] and one.corpus in table.small_sets for table in tests)
     if names[0] == "significance" and (exact := _p_value(tests, "approximate-randomization", one, other)):
-        over_set, small = exact, False  # of two single runs; it does not call too much significant for few sentences
+        over_set, small = exact, False  # for two single runs; reliable for few sentences, too
     if over_set is None and over_seeds is None:
         return None
     if over_set is None:
@@ -146,7 +147,7 @@ def _tested(figure: Figure, tests: Sequence[Table], one: Row, other: Row) -> str
 
 
 def _p_value(tests: Sequence[Table], name: str, one: Row, other: Row) -> str | None:
-    """ "p = 0.049", by a table of tests; None where they are not in it."""
+    """Return a p value as "p = 0.049", from a table of tests; None if the two are not in it."""
     for table in tests:
         for system, against in permutations((one.group, other.group)):
             if table.id == name and (p := table.p_values.get((one.corpus, system, against))) is not None:
@@ -156,7 +157,8 @@ def _p_value(tests: Sequence[Table], name: str, one: Row, other: Row) -> str | N
 
 
 def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
-    """BLEU of the runs' own beam, or of greedy search where not all have one; of other tasks, their first figure."""
+    """Return the figure to compare systems by: BLEU with the runs' own beam, or with greedy search if not all have one;
+    for other tasks, their main figure."""
     runs = [run for row in rows for run in row.runs]
     if not runs[0].translates:
         return task_column(*first_figure(runs[0]))
@@ -165,7 +167,8 @@ def _judge(rows: Sequence[Row], metric: str = "bleu") -> Figure:
 
 
 def _inflated(figure: Figure, found: Sequence[tuple[Row, Spread]]) -> str:
-    """What these systems' BLEU is where references are detokenised, below that of tokenised ones; else nothing."""
+    """Return a remark with the detokenised BLEU of these systems, which is the lower one, if their references look
+    tokenised or contain HTML entities; else ""."""
     if figure.metric != "bleu":
         return ""
     figure = _judge([row for row, _ in found], "bleu_detokenised")

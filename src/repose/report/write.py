@@ -1,4 +1,4 @@
-"""A report as files: one page, Markdown for reading, CSV for programs, LaTeX for papers, JSON with all numbers."""
+"""Write a report to files: HTML, Markdown to read, CSV for programs, LaTeX for papers, JSON with all numbers."""
 
 import csv
 import io
@@ -22,7 +22,7 @@ from repose.system.terminal import printable
 Format = Literal["html", "md", "csv", "tex"]
 FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")
 _FORMAT = 1
-"""Of report.json."""
+"""Version of the format of report.json."""
 
 _TEXT = {"\\": "textbackslash", "^": "textasciicircum", "~": "textasciitilde", "<": "textless", ">": "textgreater"}
 _TEXT |= {"|": "textbar", "…": "ldots", "†": "dag"}
@@ -33,17 +33,18 @@ _LATEX |= {sign: f"\\{sign}" for sign in "{}$&#%_"}
 _LATEX |= {sign: rf"\{name}{{}}" for sign, name in _TEXT.items()}
 _LATEX |= {sign: f"${name}$" for sign, name in _MATH.items()}
 _ACCENTS = frozenset("\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327")
-"""Those that LaTeX's standard encoding can put on a letter."""
+"""Accents that LaTeX's standard encoding can put on a letter."""
 _SHORT, _NARROW, _BREAKS = 6, 6, 40
-"""Letters of a unit that stands in the head of a column, and columns of a table that needs no small print, in LaTeX."""
+"""For LaTeX: letters of the longest unit shown in a column's head, columns of the widest table that needs no small
+print, and letters of the longest cell in a column whose lines never break."""
 _LINE, _SPACE, _LEAST, _PAGE = 82, 1.5, 0.3, 45
-"""Letters in small print on a line of LaTeX, those between two columns, the least share of it that sentences have, and
-lines of a table on a page."""
+"""For LaTeX: letters in a line of small print, the space between two columns in letters, the least share of a line for
+sentences, and lines of a table on a page."""
 _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
 
 
 def all_tables(report: Report) -> list[Table]:
-    """The tables of a report, those behind its pictures included."""
+    """Return the tables of a report, including those behind its pictures."""
     first = [] if report.picture is None else [report.picture.numbers]
     return first + [
         table
@@ -53,10 +54,10 @@ def all_tables(report: Report) -> list[Table]:
 
 
 def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
-    """Writes report.html, report.md, tables/*.csv, tables/*.tex, and always report.json; returns what was written.
+    """Write report.html, report.md, tables/*.csv, tables/*.tex, and always report.json; return the paths written.
 
-    The files of a report that was written there before are removed first, others left alone. Raises WriteError
-    where the folder cannot be written.
+    The files of an earlier report in the folder are removed first; other files stay. Raises WriteError if the folder
+    cannot be written.
     """
     contents: dict[Path, str] = {}
     if "html" in formats:
@@ -76,12 +77,12 @@ def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = F
         for former in _former(out):
             former.unlink(missing_ok=True)
     for name, text in contents.items():
-        write_file(out / name, text.encode("utf-8", "backslashreplace"))  # names of files may be no UTF-8
+        write_file(out / name, text.encode("utf-8", "backslashreplace"))  # file names may not be valid UTF-8
     return [out / name for name in contents]
 
 
 def _former(out: Path) -> list[Path]:
-    """Files of the report that lies in a folder, by its report.json; none where that is not a report's."""
+    """Return the files of an earlier report in a folder, by its report.json; none if that is not a report's."""
     try:
         content = json.loads((out / "report.json").read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
@@ -94,7 +95,8 @@ def _former(out: Path) -> list[Path]:
 
 
 def to_json(report: Report, runs: RunSet) -> dict[str, Any]:
-    """All numbers, for a program: of every run with its id, and of every table; null for what JSON lacks."""
+    """Return all numbers, for programs: of every run, with its id, and of every table. Numbers that JSON does not have,
+    such as NaN, are null."""
     content = {
         "format": _FORMAT,
         "title": report.title,
@@ -154,7 +156,7 @@ def _cell_json(table: Table, cell: Cell) -> dict[str, Any]:
 
 
 def write_markdown(report: Report) -> str:
-    """The whole report; pictures as the tables of their numbers."""
+    """Return the whole report as Markdown; pictures are shown as tables of their numbers."""
     blocks = [f"# {_inline(report.title)}", _inline(report.verdict), _inline(report.subtitle)]
     blocks += map(_warning, report.warnings)
     blocks += [] if report.picture is None else _picture(report.picture, 2)
@@ -191,7 +193,7 @@ def _comparison(comparison: SentenceComparison) -> list[str]:
 
 
 def markdown_table(table: Table) -> str:
-    """A table under its title, with caption and notes."""
+    """Return a table with its title, caption and notes as Markdown."""
     return "\n\n".join([f"### {_inline(table.title)}", *_table_parts(table)])
 
 
@@ -203,7 +205,7 @@ def _table_parts(table: Table) -> list[str]:
 
 
 def _grid(table: Table) -> str:
-    """Columns of equal width, so that the source reads as a table, too."""
+    """Return a table's rows in columns of equal width, so that the Markdown source is readable as a table, too."""
     rows = [[_in_cell(f"{c.name} ({c.unit})" if c.unit else c.name) for c in table.columns]]
     rows += [[_markdown_cell(table, cell) for cell in row] for row in table.rows]
     widths = [max(3, *(cell_len(row[index]) for row in rows)) for index in range(len(table.columns))]
@@ -233,15 +235,15 @@ def _in_cell(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """On one line, with nothing that Markdown would take for its own, and control characters written out."""
+    """Return text on one line, with Markdown's special characters escaped and control characters made visible."""
     one_line = printable(" ".join(text.split()))
     for character in ("\\", "`", "*", "_", "<", "[", "~"):
         one_line = one_line.replace(character, f"\\{character}")
-    return re.sub(r"&(?=#?\w+;)", r"\\&", one_line)  # an entity, which would be shown as what it stands for
+    return re.sub(r"&(?=#?\w+;)", r"\\&", one_line)  # an HTML entity, which would be shown as its character
 
 
 def _prose(text: str) -> str:
-    """The same of a sentence of our own, in which `commands` stand between backticks."""
+    """Return a sentence of our own as `_inline` does, except that `commands` between backticks stay as they are."""
     pieces = re.split("(`[^`]+`)", " ".join(text.split()))
     return "".join(
         piece if place % 2 else re.sub(r"\S+", lambda word: _inline(word[0]), piece)
@@ -253,8 +255,8 @@ def _prose(text: str) -> str:
 
 
 def write_csv(table: Table) -> str:
-    """The table for a program: full-precision values, beside means their deviation and n, and in the last column the
-    notes of the row's cells as sentences."""
+    """Return the table as CSV for programs: full-precision values, each mean followed by its deviation and n, and in
+    the last column the notes of the row's cells as sentences."""
     spreads = [any(row[index].n is not None for row in table.rows) for index in range(len(table.columns))]
     head: list[str] = []
     for column, spread in zip(table.columns, spreads, strict=True):
@@ -277,12 +279,12 @@ def _exact(cell: Cell) -> str:
 
 
 def _no_formula(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Return text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _number(value: float | None) -> str:
-    """Every digit that a float has; whole numbers as such."""
+    """Format a number with all of its digits; whole numbers without a decimal point."""
     if value is None:
         return ""
     return str(int(value)) if float(value).is_integer() and abs(value) < 2**53 else repr(float(value))
@@ -292,15 +294,15 @@ def _number(value: float | None) -> str:
 
 
 def write_latex(table: Table) -> str:
-    """Table environments with booktabs, for \\input, of so many rows each as a page has room for; needs
-    \\usepackage{booktabs} and nothing else."""
+    """Return the table as LaTeX, for \\input: table environments with booktabs, each with as many rows as fit on a
+    page. Needs \\usepackage{booktabs} and nothing else."""
     parts = _latex_pages(table)
     texts = [_latex_part(table, rows, number, is_last=number == len(parts)) for number, rows in enumerate(parts, 1)]
     return "\n".join(["% needs \\usepackage{booktabs}", *texts]) + "\n"
 
 
 def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, *, is_last: bool) -> str:
-    """One environment, the first one with the label, the last one with caption and notes."""
+    """Return one environment. The first has the label, the last has caption and notes."""
     short = [c.unit if len(c.unit) <= _SHORT else "" for c in table.columns]
     heads = [latex(f"{c.name} ({unit})" if unit else c.name) for c, unit in zip(table.columns, short, strict=True)]
     units = "; ".join(f"{c.name}: {c.unit}" for c in table.columns if len(c.unit) > _SHORT)
@@ -330,17 +332,17 @@ def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, *, is
 
 
 def _breaking(table: Table) -> list[bool]:
-    """Which columns are of sentences, whose lines break."""
+    """Return which columns hold sentences, whose lines break."""
     return [width > _BREAKS and not c.numeric for width, c in zip(_widest(table), table.columns, strict=True)]
 
 
 def _widest(table: Table) -> list[int]:
-    """Letters of the widest cell of each column."""
+    """Return the number of letters in the widest cell of each column."""
     return [max((len(row[place].text) for row in table.rows), default=0) for place in range(len(table.columns))]
 
 
 def _share(table: Table) -> float:
-    """What each column of sentences has of the line: what the others leave."""
+    """Return the share of the line for each column of sentences: an equal part of what the other columns leave."""
     breaking = _breaking(table)
     heads = (len(column.name) for column in table.columns)
     taken = sum(
@@ -351,7 +353,7 @@ def _share(table: Table) -> float:
 
 
 def _latex_pages(table: Table) -> list[Sequence[Sequence[Cell]]]:
-    """The rows of a table, as they fit on pages."""
+    """Split the rows of a table into pages."""
     breaking, letters = _breaking(table), _share(table) * _LINE
     pages: list[list[Sequence[Cell]]] = [[]]
     used = 0
@@ -367,20 +369,21 @@ def _latex_pages(table: Table) -> list[Sequence[Sequence[Cell]]]:
 
 
 def _latex_columns(table: Table) -> str:
-    """Numbers to the right, names to the left; columns of sentences share the rest of the line."""
+    """Return LaTeX's column specification: numbers to the right, names to the left; columns of sentences share the rest
+    of the line."""
     text = [rf"p{{{_share(table):.2f}\linewidth}}" if breaks else "l" for breaks in _breaking(table)]
     return "".join("r" if column.numeric else kind for column, kind in zip(table.columns, text, strict=True))
 
 
 def _latex_cell(table: Table, cell: Cell) -> str:
     text = latex(cell.text)
-    # \relax: "[" after \\ would be read as an argument.
+    # \relax, because "[" after \\ would be read as an argument.
     text = rf"\textbf{{{text}}}" if cell.best else rf"\relax {text}" if text.startswith("[") else text
     return text + (rf"\textsuperscript{{{latex(','.join(table.keys_of(cell)))}}}" if cell.notes else "")
 
 
 def latex(text: str) -> str:
-    """Text with everything escaped that LaTeX reads as its own, and what its standard fonts lack as code points."""
+    """Escape whatever LaTeX treats specially, and write characters that its standard fonts lack as code points."""
     return "".join(_LATEX.get(c) or _letter(c) for c in " ".join(unicodedata.normalize("NFC", text).split()))
 
 
