@@ -1,13 +1,13 @@
 """Grids: many runs that differ in corpora, systems, settings and seeds, here or on a cluster.
 
-file.py                     the table [grid] of an experiment file
-grid.py                     the grid that it describes: cells, each of them one experiment
-manifest.py                 grid.json: which cells there are, and how they stand
-survey.py                   how they stand on disk
-cells.py                    one cell, in a process of its own
-local.py, ray.py            where cells run: on this machine, or on a Ray cluster
-run.py                      running a grid: what is to be done, and entering what came of it
-view.py                     what one sees of it meanwhile, and at its end
-estimate.py                 what it would take (`--dry-run`)
-published.py                what the papers print, beside which reports set a grid's runs
+file.py                     reads the table [grid] of an experiment file
+grid.py                     expands it into cells, each of them one experiment
+manifest.py                 grid.json: the cells and their status
+survey.py                   finds the status of cells from their run directories
+cells.py                    runs one cell in a process of its own
+local.py, ray.py            run cells on this machine, or on a Ray cluster
+run.py                      runs a grid: chooses the cells to run, and records their status
+view.py                     shows the progress of a grid, and its outcome
+estimate.py                 estimates time and memory (`--dry-run`)
+published.py                the papers' numbers, which reports show beside those of a grid's runs
 """

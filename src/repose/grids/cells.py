@@ -1,10 +1,10 @@
-"""A cell of a grid: how it stands, and its training in a process of its own.
+"""A cell of a grid: its status, and its training in a process of its own.
 
 The process is a session leader, so that Ctrl-C reaches only the grid, which then asks each cell to save and end. A cell
 whose grid has died asks itself. `python -m repose.grids.cells FOLDER` is that process: it reads its job as a line of
-JSON from stdin. Its exit codes are the command line's (0 done, 1 failed, 2 configuration, 3 stopped and resumable),
-`BUSY` where another process is at work in the folder, and `PASSING` where it could not write or lost a worker; the last
-line on stderr says why it failed.
+JSON from stdin. Its exit codes are those of the command line (0 done, 1 failed, 2 configuration, 3 stopped and
+resumable), `BUSY` if another process is at work in the folder, and `PASSING` if it could not write or lost a worker.
+The last line on stderr says why it failed.
 """
 
 import contextlib
@@ -27,37 +27,37 @@ from repose.system.helper import OWN_SESSION
 from repose.system.signals import killed_by
 
 LOG, LOCK = "cell.log", "cell.lock"
-"""What a cell's process says on stderr, and the file that it locks, in its run directory."""
+"""Names of files in a cell's run directory: its process's stderr, and the file that its process locks."""
 BUSY, PASSING = 4, 5
-"""Exit codes of a cell's process that found another one at work in the run directory, or that met something outside it
-that may pass: a full disk, or a worker that was killed."""
+"""Exit codes of a cell's process: another process is at work in the run directory; or it failed for an outside reason
+that may pass, such as a full disk or a killed worker."""
 POLL = 1.0
-"""Seconds between a cell's looks at its lock and at the process that started it."""
+"""Seconds between a cell's checks of its lock and of the process that started it."""
 
 _BY_SIGNAL = os.name != "nt"
-"""Whether a cell is asked by SIGTERM to save and end. On Windows, where that would end it at once, the end of its stdin
-asks, which comes when its grid has died, too."""
+"""True if SIGTERM asks a cell to save and end. On Windows, SIGTERM would end it at once. There, the end of its stdin
+asks instead, which also comes when its grid has died."""
 _WAIT_SECONDS = 0.1
 _ORPHAN_SECONDS = 600.0
-"""For an update, a checkpoint and scores: what a cell still does whose grid has died."""
+"""Seconds for a cell whose grid has died to finish an update, a checkpoint and scores."""
 _OUTER_LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "SLURM_STEP_NUM_TASKS")
 
 
 class CellStatus(StrEnum):
-    """How far a cell is."""
+    """Status of a cell."""
 
     WAITING = "waiting"
     RUNNING = "running"
     ELSEWHERE = "running elsewhere"
-    """Another grid's process, or another machine's, is at work on it."""
+    """Another grid's process is at work on it, here or on another machine."""
     STOPPED = "stopped"
-    """Interrupted: the same command resumes it."""
+    """Interrupted; the same command resumes it."""
     FAILED = "failed"
     DONE = "done"
 
 
 class Loss(StrEnum):
-    """What became of a machine that ran a cell; the values are phrases of `reason`."""
+    """How an attempt at a cell was lost on a cluster; the values are phrases of `reason`."""
 
     MACHINE = "its machine was lost"
     MEMORY = "its machine ran out of memory"
@@ -66,26 +66,26 @@ class Loss(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CellState:
-    """How a cell stands, and why: what `reason` makes a sentence of."""
+    """A cell's status with its details, which `reason` turns into a sentence."""
 
     status: CellStatus = CellStatus.WAITING
     message: str = ""
-    """The sentence of the error that ended it; or the process that is at work on it elsewhere."""
+    """Sentence of the error that ended it; or the process elsewhere that is at work on it."""
     exit_code: int | None = None
-    """The code of a process that failed without a message; -9 for one that was killed by signal 9."""
+    """Exit code of a process that failed without a message; -9 if it was killed by signal 9."""
     host: str = ""
-    """The machine of a cluster that it runs on, or ran on last."""
+    """Machine of the cluster that it runs on, or last ran on."""
     lost: Loss | None = None
-    """Why the attempt on `host` came to nothing."""
+    """How the attempt on `host` was lost."""
     passing: bool = False
-    """Whether it failed of what another attempt may not meet: a signal, or a full disk."""
+    """True if it failed for a reason that another attempt may not meet: a signal, or a full disk."""
     attempt: int = 1
-    """Counts how often it began in this call, from 1."""
+    """Number of the current attempt in this call, counted from 1."""
 
 
 def reason(state: CellState) -> str:
-    """Why a cell stands as it does, as a sentence; empty where its status says it all."""
-    where = f" ({state.host})" if state.host else ""  # not known of one that was lost before it said so
+    """Return the reason for a cell's status, as a sentence; empty if the status says everything."""
+    where = f" ({state.host})" if state.host else ""  # unknown if the attempt was lost before it reported its machine
     match state:
         case CellState(status=CellStatus.WAITING, lost=lost) if lost is not None:
             return f"{lost}{where}: begins again, attempt {state.attempt}"
@@ -103,47 +103,47 @@ def reason(state: CellState) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class CellJob:
-    """A cell to be run; plain values, so that it can be sent to another machine."""
+    """A cell to run, in plain values that can be sent to another machine."""
 
     name: str
     folder: Path
     """Its run directory."""
     experiment: str
-    """JSON of `repose.config.file.to_json`."""
+    """The experiment as JSON, from `repose.config.file.to_json`."""
     cores: int = 1
     """CPU cores, one thread each."""
     gpus: float = 0.0
-    """Share of a GPU that a scheduler sets aside for it."""
+    """GPUs, or the share of one, that a scheduler sets aside for it."""
     device: str = "auto"
     until_epoch: int | None = None
-    """Train no further than to the validation of this epoch, and score nothing; None: to the end, with scores."""
+    """Train only until the validation of this epoch, without scoring; None: train to the end, and score."""
     affinity: tuple[int, ...] = ()
-    """The cores of this machine it is kept on, where the system can do that; empty: any `cores` of those it may use."""
+    """Cores of this machine to keep it on, if the system can; empty: any `cores` of those that it may use."""
 
 
 Tell = Callable[[str, CellState], None]
-"""(cell's name, how it stands now): called from any thread."""
+"""Function to call, from any thread, with a cell's name and its new state."""
 
 
 class Backend(Protocol):
-    """What runs cells: this machine, or a cluster."""
+    """A place to run cells: this machine, or a cluster."""
 
     @property
     def kill(self) -> threading.Event:
-        """Ends at once what runs, where it is set."""
+        """Set it to end running cells at once."""
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-        """Run the jobs, in about this order; returns when all have ended, or `stop` is set and the running ones have
-        saved. That a cell began and how it ended is told; of one that did not begin nothing is."""
+        """Run the jobs, roughly in order. Returns when all have ended, or when `stop` is set and the running ones have
+        saved. `tell` is called when a cell begins and when it ends, but not for cells that never began."""
 
 
 # The side of the grid
 
 
 def run_cell(job: CellJob, *, stop: threading.Event, kill: threading.Event | None = None) -> CellState:
-    """Run one cell to its end in a process of its own. `stop` asks it to save, `kill` ends it at once.
+    """Run one cell to its end in a process of its own. `stop` asks it to save and end, `kill` ends it at once.
 
-    Never raises for what happens in the cell.
+    Never raises for errors in the cell.
     """
     try:
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _start(job: CellJob, log: IO[bytes]) -> "subprocess.Popen[bytes]":
     assert process.stdin is not None, "stdin is a pipe"
     order = {name: getattr(job, name) for name in ("experiment", "cores", "device", "affinity", "until_epoch")}
     order["parent"] = os.getpid()
-    with contextlib.suppress(OSError):  # if it has died already, its exit code and last line say of what
+    with contextlib.suppress(OSError):  # if it has died already, its exit code and last line say why
         process.stdin.write(json.dumps(order).encode() + b"\n")
         process.stdin.flush()
     if _BY_SIGNAL:
@@ -195,14 +195,14 @@ def _end_stdin(process: "subprocess.Popen[bytes]") -> None:
 
 
 def environment(*, cores: int) -> dict[str, str]:
-    """The environment of a cell's process: so many threads, and no place among an outer launcher's workers."""
+    """Return the environment of a cell's process: one thread per core, and no variables of an outer launcher."""
     kept = {name: value for name, value in os.environ.items() if name not in _OUTER_LAUNCHER}
     threads = {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive", "TOKENIZERS_PARALLELISM": "false"}
-    return kept | threads | {"PYTHONIOENCODING": "utf-8"}  # in which what it says is read
+    return kept | threads | {"PYTHONIOENCODING": "utf-8"}  # the encoding in which its output is read
 
 
 def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threading.Event | None) -> int:
-    """Its exit code; the requests to stop and to die are handed on."""
+    """Wait for the process and return its exit code; pass on the requests to stop and to end at once."""
     asked = False
     while True:
         if kill is not None and kill.is_set():
@@ -217,7 +217,7 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event, kill: threa
 
 
 def last_line(text: str) -> str:
-    """The last line that says something: what a failed process ended with."""
+    """Return the last non-empty line, in which a failed process says why it failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1].removeprefix("repose: ") if lines else ""
 
@@ -226,7 +226,7 @@ def last_line(text: str) -> str:
 
 
 def main() -> int:
-    """Runs the cell whose job comes on stdin; its exit code."""
+    """Run the cell whose job comes on stdin, and return the exit code."""
     folder, order = Path(sys.argv[1]), json.loads(sys.stdin.readline())
     threading.Thread(target=_save_when_alone, args=(order["parent"],), daemon=True).start()
     pinned = keep_on(order["affinity"], order["cores"])
@@ -246,7 +246,7 @@ def main() -> int:
     except Exception as error:
         if (message := user_message(error)) is not None:
             return _say(message.sentence, message.exit_code)
-        # One sentence in the table; what only a developer can use stays in the log above it.
+        # The table gets one sentence. The traceback, for developers, stays above it in the log.
         import traceback
 
         traceback.print_exc()
@@ -276,7 +276,7 @@ def _say(sentence: object, code: int) -> int:
 
 
 def _save_when_alone(parent: int) -> None:
-    """Asks this process to save and end when the one that started it has died, and ends it when it does not."""
+    """When the process that started this one has died, ask this process to save and end; if it does not, end it."""
     if _BY_SIGNAL:
         while os.getppid() == parent:
             time.sleep(POLL)
@@ -289,10 +289,10 @@ def _save_when_alone(parent: int) -> None:
 
 
 def keep_on(affinity: Sequence[int], cores: int) -> bool:
-    """Keeps this process on these cores, before torch counts them; whether that was possible.
+    """Keep this process on these cores, before torch counts them. Return whether that was possible.
 
-    Where it was, the training itself chooses its workers, as it does on a machine of that size: those that it began
-    with, or no more than its batches can use.
+    If it was, the training chooses its own workers, as on a machine of that size: as many as it began with, or no more
+    than its batches can use.
     """
     if not hasattr(os, "sched_setaffinity"):
         return False
@@ -305,11 +305,12 @@ def keep_on(affinity: Sequence[int], cores: int) -> bool:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Holds the cell's lock from preparation to scores; a training's own covers its training alone.
+    """Hold the cell's lock from preparation to scores; the training's own lock covers only the training.
 
-    A machine that sleeps, or is cut off from its storage, may lose the lock without being told. So whoever holds it
-    looks every `POLL` seconds whose name is in the file, and ends at once if it is another's; and whoever finds the
-    file of one that did not remove it waits long enough for it to look. Raises BusyError if another process holds it.
+    A machine that sleeps, or loses contact with its storage, may lose the lock without notice. Therefore the holder
+    checks every `POLL` seconds whose name is in the file, and ends at once if it is another's. A process that finds a
+    lock file that was not removed waits long enough for its former holder to check. Raises BusyError if another process
+    holds the lock.
     """
     path = folder / LOCK
     before = _name_in(path)
@@ -322,7 +323,8 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _name_in(lock: Path) -> str:
-    """Who has signed the file; "" where nobody has, or on a system that does not let a locked file be read."""
+    """Return the process whose name is in the lock file; "" if there is none, or if the system does not let a locked
+    file be read."""
     try:
         return lock.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -330,7 +332,7 @@ def _name_in(lock: Path) -> str:
 
 
 def _end_when_taken_over(lock: Path, mine: str) -> None:
-    """Ends this process when another has signed its lock: it must not save over the other's checkpoint."""
+    """End this process when another takes over its lock, so that it does not overwrite the other's checkpoint."""
     while _name_in(lock) in ("", mine):
         time.sleep(POLL)
     _say(f"process {_name_in(lock).strip()} has taken over {lock.parent}", BUSY)
@@ -338,7 +340,7 @@ def _end_when_taken_over(lock: Path, mine: str) -> None:
 
 
 def _forget_half_written(folder: Path) -> None:
-    """Removes scores that are no JSON: a process died as it wrote them, and they are computed again."""
+    """Remove scores that are not JSON, because a process died while writing them. They are computed again."""
     for path in folder.glob("scores.*.json"):
         try:
             json.loads(path.read_text(encoding="utf-8"))

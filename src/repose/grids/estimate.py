@@ -1,8 +1,8 @@
-"""What a grid would take: the tables of `repose grid --dry-run`.
+"""Estimate time and memory of a grid: the tables of `repose grid --dry-run`.
 
-A few real updates, one validation and a few translations of each kind of cell are measured; nothing of them is kept.
-`python -m repose.grids.estimate` is the process that measures: it reads an order as JSON on stdin and writes
-`Cost` as JSON on stdout. As many run at once as cells would, since cells slow one another down.
+A few real updates, one validation and a few translations of each kind of cell are measured; their results are
+discarded. `python -m repose.grids.estimate` is the process that measures: it reads an order as JSON on stdin and writes
+a `Cost` as JSON on stdout. As many of these run at once as cells would, because cells slow each other down.
 """
 
 import json
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 WARM_UPDATES, TIMED_UPDATES = 3, 10
 GIB = 2**30
 SENTENCES = 64
-"""Translated by each decoding, those of medium length."""
+"""Number of sentences, of medium length, that each decoding translates."""
 _SPEED = (
     *("task", "batching", "batch_size", "accumulation", "max_src_tokens", "max_tgt_tokens", "long_pairs", "epochs"),
     *("updates", "validate_every_updates", "label_smoothing", "precision", "bleu_every_epochs", "bleu_sentences"),
     *("init_from", "position_table", "corpus_temperature", "upsample"),
     *("r_drop", "bpe_dropout", "word_dropout", "best_by", "keep", "average_checkpoints"),
 )
-"""Fields of `training` that say how long it takes."""
+"""Fields of `training` that affect how long it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What cells of one kind take."""
+    """Time and memory that cells of one kind take."""
 
     parameters: int
     updates: int | None
-    """Optimizer steps of the whole training; None where only the clock ends it."""
+    """Optimizer steps of the whole training; None if only the clock ends it."""
     update_seconds: float
     validation_seconds: float
-    """Seconds of one validation, writing the model included."""
+    """Seconds of one validation, including writing the model."""
     validations: int
     decode_seconds: float
     """Seconds of all translations, during training and at its end."""
@@ -65,7 +65,7 @@ class Cost:
     """Largest resident memory of the process and its workers."""
 
     def seconds(self, limit_hours: float | None) -> float:
-        """Seconds of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
+        """Return the seconds of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
         validations = self.validations * self.validation_seconds
         training = (self.updates or 0) * self.update_seconds + validations
         if limit_hours is not None:
@@ -74,14 +74,14 @@ class Cost:
 
 
 def kind_of(experiment: Experiment) -> str:
-    """What cells that take the same time have in common."""
+    """Return a key that is equal for cells that take the same time."""
     training = {name: getattr(experiment.training, name) for name in _SPEED}
     others = [asdict(part) for part in (experiment.corpus, experiment.tokenizer, experiment.architecture)]
     return json.dumps([training, asdict(experiment.decoding), *others], sort_keys=True)
 
 
 def calibrate(plan: GridPlan, share: Share, *, device: str, say: Say) -> dict[str, Cost | ReposeError]:
-    """The cost of each kind among the cells to be run, by `kind_of`; or why a kind cannot be measured."""
+    """Return the cost of each kind of cell to be run, by `kind_of`, or the error if a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
     slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
     telling = threading.Lock()  # one sentence at a time
@@ -104,7 +104,7 @@ def calibrate(plan: GridPlan, share: Share, *, device: str, say: Say) -> dict[st
 
 
 def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
-    command = [sys.executable, "-P", "-m", "repose.grids.estimate"]  # imports nothing from the present folder
+    command = [sys.executable, "-P", "-m", "repose.grids.estimate"]  # -P: import nothing from the current folder
     text = json.dumps({**order, "parent": os.getpid()}).encode()
     env = environment(cores=order["cores"])
     done = subprocess.run(command, input=text, capture_output=True, env=env, check=False)
@@ -116,7 +116,7 @@ def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:
 def estimate_table(
     plan: GridPlan, costs: Mapping[str, Cost | ReposeError], share: Share, *, on: str = "local"
 ) -> "Iterator[Table | str]":
-    """Cells, parameters, updates, time and memory; then totals, and what they rest on."""
+    """Yield a table of cells, parameters, updates, time and memory; then warnings, totals, and their basis."""
     seconds: list[float] = []
     memory = 0
     todo = {entry.name for entry in plan.todo}
@@ -150,7 +150,7 @@ def _totals(plan: GridPlan, seconds: list[float], memory: int, share: Share, on:
     yield f"cells        {len(plan.chosen)}, {plan.summary}"
     if not seconds:
         return
-    ends = [0.0] * share.jobs  # of those that run in each place, the next one in the first that is free
+    ends = [0.0] * share.jobs  # when each place is free again; the next cell takes the first one
     for own in seconds:
         ends[ends.index(min(ends))] += own
     at_once = f"{counted(share.jobs, 'cell')} at once on {counted(share.cores, 'core')} each"
@@ -179,16 +179,16 @@ def main() -> int:
     except ReposeError as error:
         print(f"repose: {error}", file=sys.stderr)
         return 1
-    except Interrupted:  # as by `timeout`, which sends signals to all processes of a command
+    except Interrupted:  # for example by `timeout`, which signals all processes of a command
         return 1
     print(json.dumps(asdict(cost)))
     return 0
 
 
 def measure(experiment: Experiment, folder: Path, *, device: str, workers: int | None, began: float) -> Cost:
-    """Trains for a few updates in `folder`, validates once and translates a few sentences.
+    """Train for a few updates in `folder`, validate once and translate a few sentences.
 
-    `began` is when the process was started, in seconds since the epoch.
+    `began`: when the process was started, in seconds since the epoch.
     """
     from repose.runs.folder import RunFolder
     from repose.runs.run import run
@@ -196,7 +196,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
     data, tried = prepare_corpus(experiment), _tried(experiment)
     elapsed = [0.0]
-    for updates in (WARM_UPDATES, TIMED_UPDATES, 1):  # the validation falls due before the last one
+    for updates in (WARM_UPDATES, TIMED_UPDATES, 1):  # the validation is due before the last update
         run(tried, folder, device=device, workers=workers, stop_after=updates, progress="none")
         if updates == WARM_UPDATES:
             started = time.time()
@@ -206,7 +206,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     validation = max(0.0, elapsed[3] - elapsed[2] - update)
     total, per_epoch = _updates(experiment, data)
     start = started - began - elapsed[1]
-    decode = validation  # other tasks' scores take about one more
+    decode = validation  # scoring other tasks takes about as long as one validation
     if TASK_SETTINGS[experiment.training.task].translates:
         decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
     every = experiment.training.validate_every_updates or per_epoch
@@ -223,14 +223,14 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
 
 def _tried(experiment: Experiment) -> Experiment:
-    """The same work per update, that does not end or pause by itself."""
+    """Return an experiment with the same work per update that does not end or pause by itself."""
     endless: dict[str, Any] = dict.fromkeys(("epochs", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
     endless |= {"updates": 10**9, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
     return replace(experiment, training=replace(experiment.training, **endless))
 
 
 def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
-    """Optimizer steps of the whole training, and of an epoch."""
+    """Return the optimizer steps of the whole training, and those of an epoch."""
     from repose.data.batching import Batches
     from repose.data.tokenizer import Tokenizer
     from repose.tasks.more_corpora import mixture
@@ -247,8 +247,8 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
 
 
 def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:
-    """Of all translations. A model of few updates does not know when to end: what is measured is the time per token of
-    a hypothesis, and what is assumed is that hypotheses are as long as references."""
+    """Return the seconds of all translations. After few updates, a model does not know when to end. So the time per
+    token of a hypothesis is measured, and hypotheses are assumed to be as long as references."""
     from repose.decoding.load import load
     from repose.system.device import one_thread
     from repose.tasks import decoding_choice
@@ -256,11 +256,11 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
     c = experiment.training
     src, references = data.text(data.measured)
     middle = max(0, (len(src) - SENTENCES) // 2)
-    sample = sorted(src, key=len)[middle : middle + SENTENCES]  # of like length, as in the batches of a whole set
+    sample = sorted(src, key=len)[middle : middle + SENTENCES]  # of similar length, as in the batches of a whole set
     with load(folder, "cpu" if device == "auto" else device, engine="torch") as translator, one_thread():
         encoded = translator.tgt_tokenizer.encode_batch(list(references))
-        expected = sum(len(ids) - 1 for ids in encoded)  # steps: END is one, START is none
-        translator.translate(sample[:2], beam_size=1)  # the first one of a process takes longer
+        expected = sum(len(ids) - 1 for ids in encoded)  # decoding steps: END takes one, START takes none
+        translator.translate(sample[:2], beam_size=1)  # a process's first translation takes longer
         per_token = {}
         for beam_size in {1, experiment.decoding.beam_size}:
             began = time.monotonic()
@@ -272,14 +272,14 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
         valid = len(data.text("valid")[0])
         share = min(valid, c.bleu_sentences or valid) / len(references)
         seconds += epochs // c.bleu_every_epochs * share * per_token[1] * expected
-    if experiment.decoding.length_penalty is None:  # the search is chosen on the validation set
+    if experiment.decoding.length_penalty is None:  # the decoding is chosen on the validation set
         share = min(len(data.text("valid")[0]), decoding_choice.SENTENCES) / len(references)
         seconds += share * expected * sum(per_token[beam] for beam in decoding_choice.searches(experiment.decoding))
     return seconds
 
 
 def _memory(workers: int) -> int:
-    """Largest resident memory of this process, and of its largest child for each further worker."""
+    """Return the largest resident memory in bytes: this process's, plus its largest child's per further worker."""
     if sys.platform == "win32":
         return 0
     import resource

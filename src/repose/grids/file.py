@@ -1,4 +1,4 @@
-"""The table [grid] of an experiment file, read strictly: axes, rules and hints, every key known and of its kind."""
+"""Read the table [grid] of an experiment file strictly: axes, rules and hints for reports. Every key is checked."""
 
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -16,18 +16,18 @@ from repose.system.numbers import is_whole
 from repose.system.terminal import quoted
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""Section -> field -> value."""
+"""Maps sections to their fields and values."""
 
 SYSTEM, CORPUS, SEED = "system", "corpus", "seed"
 MAX_CELLS = 1000
 _MOST_SEEDS = 2**32
-_MOST_COMBINATIONS = 100_000  # of a grid with exclusions, each of which is looked at
+_MOST_COMBINATIONS = 100_000  # of a grid with exclusions, as each combination is checked against them
 _KEYS = ("about", "budget", "presets", "systems", "seeds", "max_cells", "corpora", "vary", "for", "exclude", "report")
 _SEEDS = {
     "grid": "use seeds in [grid], a number or a list such as [0, 5]",
     "search": "all trials have the same seed, so set it in [training], or compare seeds with a grid",
 }
-"""What helps who sets the seed, by the table."""
+"""Advice to users who set the seed, by table."""
 _SYNONYMS = {"preset": SYSTEM, "presets": SYSTEM, "systems": SYSTEM, "corpora": CORPUS, "seeds": SEED}
 
 
@@ -38,17 +38,17 @@ class Choice:
     label: str
     settings: Settings
     preset: str | None = None
-    """The architecture that its cells start from; None: the file's own."""
+    """The architecture that its cells start from; None: that of the file."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What cells differ in, besides their seed."""
+    """An axis of a grid: something in which cells differ, apart from their seed."""
 
     name: str
     choices: tuple[Choice, ...]
     written: str
-    """Its name in the file: a setting's is longer than `name`."""
+    """Its name in the file, which is longer than `name` for a setting."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -56,13 +56,13 @@ class Axis:
 
 
 def settings_of_axes(axes: Iterable[Axis]) -> set[str]:
-    """section.field of all that some choice of an axis sets."""
+    """Return section.field of every setting that some choice of an axis sets."""
     tables = (choice.settings for axis in axes for choice in axis.choices)
     return {f"{section}.{field}" for settings in tables for section, table in settings.items() for field in table}
 
 
 def check_not_set(over: Layer, settings: Container[str], where: str, verb: str, cells: str) -> None:
-    """Raises ConfigError for a setting of the command line that is one of these."""
+    """Raise ConfigError if the command line sets one of these settings."""
     for name in (f"{section}.{field}" for section, table in over.tables.items() for field in table):
         if name in settings:
             raise ConfigError(
@@ -72,12 +72,12 @@ def check_not_set(over: Layer, settings: Container[str], where: str, verb: str, 
 
 @dataclass(frozen=True)
 class Rule:
-    """What holds for the cells that match: all axes named, one of the labels of each."""
+    """Settings for the cells that match: for each axis named, their label is one of those given."""
 
     matches: Mapping[str, tuple[str, ...]]
     settings: Settings
     place: str
-    """What it is called in errors."""
+    """Its place in the file, for error messages."""
 
     def applies(self, labels: Mapping[str, str], seed: int) -> bool:
         found = {**labels, SEED: str(seed)}
@@ -85,19 +85,19 @@ class Rule:
 
 
 Lines = tuple[Annotated[int, Field(ge=1, strict=True)], ...]
-"""Of a test set, from 1."""
+"""Lines of a test set, counted from 1."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True)
 class ReportTable:
-    """The table [grid.report], in a grid's file and in its grid.json: what a report of it is to show."""
+    """The table [grid.report], in a grid's file and in its grid.json: what a report of the grid should show."""
 
     baseline: str | None = None
     """The group that the others are tested against."""
     published: tuple[str, ...] = ()
     """Entries of published.toml."""
     sentences: Lines | dict[str, Lines] = ()
-    """Those to be shown; where the grid has several corpora, of each."""
+    """Lines to show; by corpus, if the grid has several."""
 
 
 _REPORT = {
@@ -105,17 +105,17 @@ _REPORT = {
     "published": 'a list of entries such as "reinforced/table-1"',
     "sentences": "a list of lines of the test set, from 1, such as [12, 31], or one for each corpus",
 }
-"""What the values should be."""
+"""What the values should be, for error messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridTable:
-    """The table, read."""
+    """The content of the table [grid]."""
 
     about: str
     budget: str
     axes: tuple[Axis, ...]
-    """Corpora, systems, then those of `vary`, as they stand in the file."""
+    """Corpora, systems, then those of `vary`, in the order of the file."""
     seeds: Sequence[int]
     max_cells: int
     rules: tuple[Rule, ...]
@@ -124,8 +124,8 @@ class GridTable:
 
 
 def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridTable:
-    """The table [grid] of the layer of a file that was named so. `seeds` are further ones that rules may name. Raises
-    ConfigError."""
+    """Read the table [grid] from a file's layer; `name` is the file's name. `seeds` are further ones that rules may
+    name. Raises ConfigError."""
     if layer.grid is None:
         given = quoted(name)
         other = f"repose train --config {given}" if layer.search is None else f"repose search {given}"
@@ -142,7 +142,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
             f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
         )
     training = layer.tables.get("training", {})
-    seed = training.get("seed", 0) if isinstance(training, dict) else 0  # what is no table or number is refused later
+    seed = training.get("seed", 0) if isinstance(training, dict) else 0  # other types are refused later
     own = read_seeds(table["seeds"], f"{where} seeds") if "seeds" in table else (seed if isinstance(seed, int) else 0,)
     max_cells = whole(table, "max_cells", MAX_CELLS, where)
     settings, excludes = math.prod(len(axis.choices) for axis in axes), bool(table.get("exclude"))
@@ -173,7 +173,7 @@ def _report(value: Any, where: str) -> ReportTable:
 
 
 def check_number(number: int, max_cells: int, name: str, *, excludes: bool = False) -> None:
-    """Refuse a grid of too many cells, before any is made; with exclusions, of too many combinations."""
+    """Refuse a grid with too many cells before any is made; with exclusions, a grid with too many combinations."""
     if number > (max(max_cells, _MOST_COMBINATIONS) if excludes else max_cells):
         raise ConfigError(
             f"{name}: [grid] expands to {number:,} cells, more than max_cells = {max_cells:,}: "
@@ -182,7 +182,7 @@ def check_number(number: int, max_cells: int, name: str, *, excludes: bool = Fal
 
 
 def read_seeds(value: Any, name: str, what: str = "a number of seeds or a list such as [0, 5]") -> Sequence[int]:
-    """Seeds from their number, or from a list of them. Raises ConfigError, which says that `name` should be `what`."""
+    """Return seeds from their number or a list. Raises ConfigError, which says that `name` should be `what`."""
     if is_whole(value) and 1 <= value < _MOST_SEEDS:
         return range(value)
     if not isinstance(value, list) or not value or not all(is_whole(seed) and seed >= 0 for seed in value):
@@ -193,7 +193,7 @@ def read_seeds(value: Any, name: str, what: str = "a number of seeds or a list s
 
 
 def label_of(value: Any) -> str:
-    """A setting's value as a label."""
+    """Return a setting's value as a label."""
     if isinstance(value, bool):
         return str(value).lower()
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -208,7 +208,7 @@ def _corpora(table: Mapping[str, Any], where: str) -> Axis | None:
 
 
 def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis | None:
-    """The axis of presets and systems, of a grid or of a search; None where there are none."""
+    """Return the axis of presets and systems of a grid or a search; None if there are none."""
     if "presets" not in table and "systems" not in table:
         return None
     names = expect(list, table.get("presets", []), f"{where} presets")
@@ -227,7 +227,7 @@ def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis 
 
 
 def varied_settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What is varied, `section.field` too for settings whose names were written without quotation marks."""
+    """Return the varied settings by name. Names written without quotation marks become `section.field`, too."""
     found: dict[str, Any] = {}
     for key, value in table.items():
         is_section = key in SECTIONS and isinstance(value, dict)
@@ -236,7 +236,7 @@ def varied_settings(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def vary_axes(table: Mapping[str, Any], where: str, of: str = "grid") -> list[Axis]:
-    """An axis of values of one setting, or of bundles of settings with names."""
+    """Return the axes of `vary`: each has values of one setting, or named bundles of settings."""
     axes: list[Axis] = []
     written = varied_settings(expect(dict, table.get("vary", {}), f"{where} vary"))
     fields = [name.rpartition(".")[2] for name in written]
@@ -284,7 +284,7 @@ def _rules(table: Mapping[str, Any], key: str, axes: Sequence[Axis], seeds: Sequ
 
 
 def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], place: str) -> tuple[str, tuple[str, ...]]:
-    """An axis and those of its labels that a rule names."""
+    """Return an axis and those of its labels that a rule names."""
     known = {axis.name: axis.labels for axis in axes} | {SEED: tuple(map(str, seeds))}
     written = [axis.name for axis in axes if key in (axis.name, axis.written)]
     axis = written[0] if written else _SYNONYMS.get(key, key)
@@ -298,7 +298,7 @@ def _match(key: str, value: Any, axes: Sequence[Axis], seeds: Sequence[int], pla
 
 
 def settings_of(table: Any, place: str, of: str = "grid") -> dict[str, dict[str, Any]]:
-    """Settings written as "section.field" = value, or as tables of sections, in the table [grid] or [search]."""
+    """Return settings written as "section.field" = value, or as tables of sections, in the table [grid] or [search]."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in expect(dict, table, place).items():
         section, dot, field = key.partition(".")
@@ -324,7 +324,7 @@ def _preset(name: Any, place: str) -> str:
 
 
 def whole(table: Mapping[str, Any], key: str, default: int, where: str, *, least: int = 1) -> int:
-    """A number of a table, as it is counted. Raises ConfigError for anything else."""
+    """Return a whole number from a table. Raises ConfigError for anything else."""
     value = table.get(key, default)
     if not is_whole(value) or value < least:
         raise ConfigError(f"{where} {key} should be a number from {least}, not {value!r}")

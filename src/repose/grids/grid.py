@@ -1,8 +1,9 @@
-"""A grid: the product of corpora, systems, varied settings and seeds, as cells that are each one experiment.
+"""A grid: the product of corpora, systems, varied settings and seeds, as cells that are one experiment each.
 
-A cell starts from its preset; the file's own settings go over it (a preset's sizes can so be changed for all cells),
-then those of its corpus, system and varied axes, then the rules [[grid.for]] that match, its seed, and `--set`.
-A cell is called by its labels, its corpus first, and its seed: "gl-en-reinforced-s0"; without the seed: its group.
+A cell's settings are layered: its preset, the file's own settings (so that a preset's sizes can be changed for all
+cells), those of its corpus, system and varied axes, those of the matching rules [[grid.for]], its seed, and `--set`. A
+cell is named after its labels, corpus first, and its seed: "gl-en-reinforced-s0". The name without the seed is its
+group.
 """
 
 import difflib
@@ -42,11 +43,11 @@ class Cell:
     """One experiment of a grid."""
 
     name: str
-    """Its name, and its folder's."""
+    """Name of the cell and of its folder."""
     group: str
-    """Its name without the seed."""
+    """The name without the seed."""
     labels: Mapping[str, str]
-    """Axis -> label."""
+    """Maps axes to labels."""
     seed: int
     experiment: Experiment
 
@@ -59,16 +60,16 @@ class Grid:
     about: str
     budget: str
     axes: Mapping[str, tuple[str, ...]]
-    """Axis -> labels."""
+    """Maps axes to their labels."""
     report: ReportTable
     cells: tuple[Cell, ...]
-    """All cells, those of the first seed first, so that something can be compared early."""
+    """All cells, those of the first seed first, so that systems can be compared early."""
 
 
 def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | None = None) -> Grid:
-    """The grid of a file, or of a shipped grid's name. `seeds` ("3", or "0,5") stand for the file's.
+    """Read a grid from a file, or a shipped grid by name. `seeds` ("3" or "0,5") replace the file's.
 
-    Raises ConfigError, with one sentence, for whatever cannot be read or used.
+    Raises ConfigError, with one sentence, for anything that cannot be read or used.
     """
     layer = file_layer(path)
     name, file = Path(path).stem, str(path)
@@ -100,7 +101,7 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
 
 
 def shipped_grids() -> list[tuple[str, str, str]]:
-    """Name, `about` and `budget` of the grids that come with the package."""
+    """Return name, `about` and `budget` of the grids that come with the package."""
     tables = {name: file_layer(name).grid for name in shipped()}
     return [(name, grid.get("about", ""), grid.get("budget", "")) for name, grid in tables.items() if grid is not None]
 
@@ -114,7 +115,7 @@ def _seeds(text: str) -> Sequence[int]:
 
 
 def _plans(table: GridTable, seeds: Sequence[int]) -> Iterator[tuple[tuple[Choice, ...], int]]:
-    """The combinations that are not excluded. Raises ConfigError for a rule that excludes nothing."""
+    """Yield the combinations that are not excluded. Raises ConfigError for a rule that excludes nothing."""
     used: set[int] = set()
     for choices, seed in itertools.product(itertools.product(*(axis.choices for axis in table.axes)), seeds):
         labels = _labels(table, choices)
@@ -132,7 +133,7 @@ def _labels(table: GridTable, choices: Sequence[Choice]) -> dict[str, str]:
 
 
 def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice], seed: int, name: str) -> Cell:
-    """The cell of one combination. Raises ConfigError, naming it, for settings that cannot stand together."""
+    """Return the cell of one combination. Raises ConfigError, with the cell's name, for incompatible settings."""
     labels = _labels(table, choices)
     group = folder_label("-".join(labels.values())) or folder_label(name)
     cell_name = f"{group}-s{seed}"
@@ -152,10 +153,10 @@ def layers_of(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Seque
     own = {section: dict(table) if isinstance(table, dict) else table for section, table in layer.tables.items()}
     layers = []
     if base is not None:
-        if isinstance(own.get("architecture"), dict):  # what is no table is refused as a setting
+        if isinstance(own.get("architecture"), dict):  # anything but a table is refused later, as a setting
             own["architecture"].pop("preset", None)
         layers.append(Layer({"architecture": {"preset": base}}, layer.source, layer.folder))
-    # A corpus of its own replaces the file's, whose name and files would contradict it.
+    # A cell's own corpus replaces the file's, whose name and files would contradict it.
     if any({"name", "train"} & choice.settings.get("corpus", {}).keys() for choice in choices):
         for source in _CORPUS_SOURCES if isinstance(own.get("corpus"), dict) else ():
             own["corpus"].pop(source, None)
@@ -166,7 +167,7 @@ def layers_of(layer: Layer, over: Layer, choices: Sequence[Choice], rules: Seque
 
 
 def check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
-    """Refuse two axes that set one field: one of the two labels would be untrue."""
+    """Refuse two axes that set one field to different values: one of the two labels would be untrue."""
     seen: dict[tuple[str, str], tuple[str, Any]] = {}
     for choice in choices:
         for section, fields in choice.settings.items():
@@ -180,13 +181,13 @@ def check_no_two_set_one(choices: Sequence[Choice], cell: str) -> None:
 
 
 def folder_label(label: str) -> str:
-    """A label as part of a folder's name."""
+    """Return a label as part of a folder's name."""
     kept = (c if c in ".+=-" or re.match(r"\w", c) or unicodedata.category(c)[0] == "M" else " " for c in label)
     return re.sub(" +", "_", "".join(kept)).lstrip(".-")
 
 
 def _check_distinct(cells: Sequence[Cell], name: str) -> None:
-    """Refuse two cells of one name, and two that are the same experiment: it would count twice."""
+    """Refuse two cells with one name, and two that are the same experiment, which would count twice."""
     names: dict[str, Cell] = {}
     experiments: dict[str, Cell] = {}
     for cell in cells:
@@ -199,7 +200,7 @@ def _check_distinct(cells: Sequence[Cell], name: str) -> None:
 
 
 def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
-    """The report's baseline is a group, or one of each corpus."""
+    """Check that the report's baseline is a group, with or without its corpus, or a system."""
     if (baseline := table.report.baseline) is None:
         return
     groups = {"-".join(label for axis, label in cell.labels.items() if axis != CORPUS) for cell in cells}
@@ -209,7 +210,7 @@ def _check_baseline(table: GridTable, cells: Sequence[Cell], name: str) -> None:
 
 
 def _check_sentences(table: GridTable, cells: Sequence[Cell], name: str) -> None:
-    """The report's sentences are lines of the test set: of each corpus that is named, or of the only one."""
+    """Check that the report's sentences are lines by corpus if corpora are an axis of the grid, else plain lines."""
     wanted, where = table.report.sentences, f"{name}: [grid.report] sentences"
     known = list(dict.fromkeys(cell.labels[CORPUS] for cell in cells if CORPUS in cell.labels))
     if wanted and isinstance(wanted, Mapping) != bool(known):
@@ -223,7 +224,7 @@ def _check_sentences(table: GridTable, cells: Sequence[Cell], name: str) -> None
 
 
 def _check_published(table: GridTable, name: str) -> None:
-    """The report's published entries are those of `published.toml`."""
+    """Check that the report's published entries are in `published.toml`."""
     for entry in table.report.published:
         if entry not in (known := load_published().entries):
             near = ", ".join(difflib.get_close_matches(entry, known, n=3, cutoff=0.0))

@@ -1,4 +1,4 @@
-"""Cells on this machine: several at once, each with a share of its cores."""
+"""Run cells on this machine: several at once, each with a share of its cores."""
 
 import contextlib
 import math
@@ -22,25 +22,25 @@ _DEVICES = ("auto", "cpu", "cuda")
 
 @dataclass(frozen=True)
 class Share:
-    """What each of the cells that run at the same time has of this machine."""
+    """The share of this machine that each cell gets, of those that run at the same time."""
 
     jobs: int
-    """Cells at once."""
+    """Number of cells that run at once."""
     cores: int
-    """Cores of each, one thread or worker per core."""
+    """Cores of each cell, one thread or worker per core."""
     devices: int = 0
-    """GPUs that go round among them."""
+    """Number of GPUs to distribute among the cells; 0 if all use the device that was asked for."""
 
     def device(self, place: int, asked: str) -> str:
-        """Where the cell in a place computes: on its GPU, or where none go round, on the device that is asked for."""
+        """Return the device of the cell in a place: its GPU if GPUs are distributed, else the device asked for."""
         return f"cuda:{place % self.devices}" if self.devices else asked
 
 
 def check_request(
     *, jobs: int | None, cores: int | None, device: str, here: bool, gpus: float = 0.0, unit: str = "cell"
 ) -> None:
-    """Refuse what no cell could run with, before a corpus is prepared. `here`: cells run on this machine. `unit`: what
-    the command calls them, in its options.
+    """Refuse options that no cell could run with, before a corpus is prepared. `here`: cells run on this machine.
+    `unit`: the command's word for a cell, in its options.
 
     Raises ConfigError, and DeviceError for a device that this machine does not have.
     """
@@ -70,11 +70,11 @@ def check_request(
 
 
 def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, gpus: float = 0.0) -> Share:
-    """What to give each cell where `jobs` and `cores` per cell are asked for, or not.
+    """Return each cell's share; `jobs` and `cores` per cell are None if not asked for.
 
-    On a CPU as many cells at once as there are cores (or cells, if there are fewer), since several small trainings
-    side by side are faster than one on all cores. Where there are `devices` (GPUs), one cell on each, or as many as
-    `gpus` per cell allow.
+    On a CPU, as many cells run at once as there are cores (or cells, if fewer), since several small trainings side by
+    side are faster than one on all cores. With `devices` (GPUs), one cell runs on each, or as many as `gpus` per cell
+    allow.
     """
     available = available_cores()
     at_once = int(devices / (gpus or 1.0)) if devices else available // (cores or 1)
@@ -84,11 +84,11 @@ def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, 
 
 @contextlib.contextmanager
 def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
-    """The cores of each of `jobs` cells at once, disjoint as far as they go round; no cores where cells cannot be kept
-    on some, or where a container grants a share of all cores, which others use as well.
+    """Yield the cores of each of `jobs` cells that run at once, disjoint if there are enough. There are none if the
+    system cannot keep cells on cores, or if a container grants a share of all cores, which others use as well.
 
-    Cores that another grid or search of this user has claimed on this machine are taken last. The others are claimed
-    until the context ends, or this process does.
+    Cores that another grid or search of this user has claimed on this machine are used last. The others are claimed
+    until the context or this process ends.
     """
     if not hasattr(os, "sched_getaffinity"):
         yield [()] * jobs
@@ -108,20 +108,19 @@ def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
 
 
 def in_places(share: Share, work: Callable[[int, tuple[int, ...]], None]) -> None:
-    """Call `work` with the number of each place and the cores that it has to itself, all at once, until all are done;
-    signals are handled meanwhile."""
+    """Call `work` with each place's number and its own cores, all at once, and wait for all; signals are handled."""
     with claimed_cores(share.jobs, share.cores) as places:
         threads = [threading.Thread(target=work, args=place, daemon=True) for place in enumerate(places)]
         for thread in threads:
             thread.start()
         for thread in threads:
             while thread.is_alive():
-                thread.join(timeout=0.2)  # in pieces, or no signal would be handled
+                thread.join(timeout=0.2)  # with a timeout, or no signal would be handled
 
 
 @contextlib.contextmanager
 def _claim(core: int) -> Iterator[bool]:
-    """Whether this process has a core to itself, as far as grids and searches of this user go."""
+    """Yield whether this process has a core to itself, among this user's grids and searches."""
     folder = Path(tempfile.gettempdir()) / f"repose-cores-{os.getuid()}"
     with contextlib.ExitStack() as stack:
         try:
@@ -129,18 +128,18 @@ def _claim(core: int) -> Iterator[bool]:
             mine = (found := folder.lstat()).st_uid == os.getuid() and stat.S_ISDIR(found.st_mode)
             alone = not mine or stack.enter_context(trying_lock(folder / f"{core}.lock"))
         except (OSError, WriteError):
-            alone = True  # nobody can claim anything here
+            alone = True  # nobody can claim cores here
         yield alone
 
 
 def num_devices(device: str) -> int:
-    """GPUs that cells can have of their own: those of this machine for auto and cuda; none for a device by number."""
+    """Return how many GPUs to distribute among cells: all of this machine for auto and cuda, else none."""
     return num_gpus() if device in ("auto", "cuda") else 0
 
 
 @dataclass(frozen=True)
 class LocalBackend:
-    """Runs cells as processes of this machine."""
+    """A backend that runs cells as processes on this machine."""
 
     share: Share
     kill: threading.Event = field(default_factory=threading.Event)

@@ -1,7 +1,7 @@
-"""grid.json: which cells a grid has, where they lie, and how they stand. Its one writer and its one reader.
+"""grid.json, the manifest: a grid's cells, their folders and their status. Only this module reads or writes it.
 
-Several processes may work on one grid's folder: each changes the entries of its own cells under a lock, and the file
-is replaced as a whole. What a cell has come to is in its run directory; the manifest says it at a glance.
+Several processes may work on one grid's folder: each changes the entries of its own cells under a lock, and the file is
+replaced as a whole. The results of a cell are in its run directory; the manifest is an overview.
 """
 
 import json
@@ -25,12 +25,12 @@ _LOCK = ".grid.lock"
 
 
 class DamagedManifestError(CheckpointError):
-    """A grid.json that cannot be read: running the grid writes it anew."""
+    """A grid.json that cannot be read; running the grid writes it again."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One cell."""
+    """The manifest's entry of a cell."""
 
     name: str
     group: str
@@ -50,7 +50,7 @@ class Entry:
 
     @property
     def system(self) -> str:
-        """What it is, corpus and seed aside: its other labels, joined."""
+        """Its labels without the corpus, joined."""
         return "-".join(label for axis, label in self.labels.items() if axis != CORPUS) or self.group
 
     @property
@@ -74,12 +74,12 @@ _ENTRY = TypeAdapter(Entry)
 
 
 def entry_of(cell: Cell) -> Entry:
-    """The entry of a cell that was not begun."""
+    """Return the entry of a cell that has not begun."""
     return Entry(name=cell.name, group=cell.group, labels=dict(cell.labels), seed=cell.seed, folder=cell.name)
 
 
 def moved(entry: Entry, folder: Path, to: Path) -> Entry:
-    """The entry of a cell whose finished run lies elsewhere; `folder` is the grid's."""
+    """Return the entry of a cell whose finished run is in another folder, `to`; `folder` is the grid's."""
     there = Path(os.path.relpath(to.resolve(), folder.resolve())).as_posix()
     return replace(entry, folder=there, state=CellState(status=CellStatus.DONE), seconds=None)
 
@@ -87,12 +87,12 @@ def moved(entry: Entry, folder: Path, to: Path) -> Entry:
 def write(
     folder: Path, grid: Grid, entries: Mapping[str, Entry], known: Mapping[str, Entry], *, rest: Mapping[str, Entry]
 ) -> None:
-    """Make grid.json say this of all cells by name. Raises WriteError where it cannot be written.
+    """Write grid.json with the entries of all cells, by name. Raises WriteError if it cannot be written.
 
-    `known` is what it said before it was found out how the cells in `entries` stand; nobody has looked at those in
-    `rest`. An entry that another process has changed since then is newer, and stays, unless it was found to be of
-    another run; so does that of a cell that another process is at work on, though the grid does not have it: both may
-    have been given other seeds.
+    `known`: what the file said before this process looked at the cells in `entries`. `rest`: entries of the cells that
+    it did not look at. An entry that another process has changed since then is newer and stays, unless it is of another
+    run. If another process is at work on a cell that the grid does not have, its entry stays, too: the two processes
+    may have been given different seeds.
     """
     with locked(folder / _LOCK):
         there = known_entries(folder)
@@ -108,10 +108,10 @@ def write(
 
 
 def update(folder: Path, name: str, /, *, took: float = 0.0, missing: Entry | None = None, **changes: Any) -> None:
-    """Change fields of the entry of one cell, and add the seconds that it took to those that it has. `missing` is that
-    entry, for when another process has written the file without it.
+    """Change fields of one cell's entry, and add `took` to its seconds. `missing` is that entry, in case another
+    process has written the file without it.
 
-    Raises CheckpointError where the file cannot be read, and WriteError.
+    Raises CheckpointError if the file cannot be read, and WriteError.
     """
     with locked(folder / _LOCK):
         manifest = read(folder)
@@ -126,9 +126,10 @@ def update(folder: Path, name: str, /, *, took: float = 0.0, missing: Entry | No
 
 
 def read(folder: Path) -> Manifest | None:
-    """The grid of a folder; None where it has no grid.json.
+    """Read the grid of a folder; None if it has no grid.json.
 
-    Raises CheckpointError for one of another version, DamagedManifestError for one that is half a file or no grid's.
+    Raises CheckpointError for a file of another version, DamagedManifestError for one that is incomplete or not a
+    grid's.
     """
     path = folder / NAME
     try:
@@ -158,7 +159,7 @@ def read(folder: Path) -> Manifest | None:
 
 
 def known_entries(folder: Path) -> dict[str, Entry]:
-    """The entries by name; none where there is no grid.json or a damaged one. Raises CheckpointError, see `read`."""
+    """Return the entries by name; none if grid.json is missing or damaged. Raises CheckpointError, see `read`."""
     try:
         manifest = read(folder)
     except DamagedManifestError:
@@ -174,7 +175,7 @@ def _write(folder: Path, manifest: Manifest) -> None:
 
 
 def _to_json(entry: Entry) -> dict[str, Any]:
-    """Flat; of the state `status` and `reason` (its message), and what else is set."""
+    """Flatten an entry: of its state, `status` and `reason` (its message), and other fields that are set."""
     content, nothing = asdict(entry), asdict(CellState())
     state, seconds = content.pop("state"), content.pop("seconds")
     told = {"status": state.pop("status"), "reason": state.pop("message")}
@@ -182,5 +183,5 @@ def _to_json(entry: Entry) -> dict[str, Any]:
 
 
 def _entry(cell: Mapping[str, Any]) -> Entry:
-    """The inverse."""
+    """Return the entry that `_to_json` flattened."""
     return _ENTRY.validate_python({**cell, "state": {**cell, "message": cell.get("reason", "")}})

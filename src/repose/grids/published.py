@@ -1,7 +1,7 @@
-"""What the papers print, as typed data: tables, mean learning curves and single numbers.
+"""The papers' printed numbers as typed data: tables, mean learning curves and single numbers.
 
-The numbers are in `published.toml`, each with the place it stands at, its unit and `protocol` tags that say how it was
-made; they are what the experiments here are set beside, never a target that a test asserts.
+The numbers are in `published.toml`, each with its place in the paper, its unit, and `protocol` tags that say how it was
+made. Experiments here are compared with them, but no test asserts them.
 """
 
 import tomllib
@@ -18,7 +18,7 @@ _CLOSED = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Paper:
-    """A paper and the texts of it that the numbers were read from."""
+    """A paper, and the texts of it that the numbers were read from."""
 
     id: str
     title: str
@@ -30,7 +30,7 @@ class Paper:
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class PrintedSystem:
-    """A model that a number belongs to; `preset` is this project's architecture for it, "" where there is none."""
+    """A model that has printed numbers; `preset` is this project's architecture for it, "" if there is none."""
 
     id: str
     label: str
@@ -47,7 +47,7 @@ class PrintedColumn:
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class PrintedEntry:
-    """What a paper prints, `where` in it, in which of its texts, and how it was made."""
+    """Something that a paper prints: `where`, in which of its texts, and how it was made."""
 
     id: str
     paper: str
@@ -78,7 +78,7 @@ class Curve(PrintedEntry):
 
 @dataclass(frozen=True, kw_only=True, config=_CLOSED)
 class Scalar(PrintedEntry):
-    """A single printed number, with its standard deviation where one is printed."""
+    """A single printed number, with its standard deviation if one is printed."""
 
     system: str
     metric: str
@@ -103,11 +103,11 @@ class Published:
 
     @property
     def entries(self) -> dict[str, PrintedEntry]:
-        """What the papers print, by id."""
+        """All tables, curves and single numbers, by id."""
         return {entry.id: entry for entry in (*self.tables, *self.curves, *self.scalars)}
 
     def find(self, kind: type[_One], name: str) -> _One:
-        """What is of that kind and has that id, such as "reinforced/table-1"."""
+        """Return the item of that kind with an id, such as "reinforced/table-1"."""
         everything = (*self.papers, *self.systems, *self.entries.values())
         return next(one for one in everything if isinstance(one, kind) and one.id == name)
 
@@ -119,5 +119,5 @@ def parse(text: str) -> Published:
 
 @cache
 def load() -> Published:
-    """The numbers shipped with the package; read once."""
+    """Return the numbers that come with the package; read only once."""
     return parse(resources.files(__package__).joinpath("published.toml").read_text(encoding="utf-8"))

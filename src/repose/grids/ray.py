@@ -1,10 +1,10 @@
-"""A grid on a Ray cluster (extra `cluster`): each cell is a Ray task with its CPU cores and its share of GPUs.
+"""Run a grid on a Ray cluster (extra `cluster`): each cell is a Ray task with its CPU cores and its share of GPUs.
 
-Ray hands the tasks out, tells where each begins, carries the request to stop, and reports most machines that are lost.
-What it does not do is here: it gives no notice of a machine that has fallen silent, and begins tasks again without
-saying so (docs/decisions/022-ray.md). That no two processes train in one folder is the care of the cell's lock
-(`repose.grids.cells`). The run directories and REPOSE_HOME must lie on storage that all machines see under the same
-path; docs/cluster.md says how to set this up.
+Ray distributes the tasks, tells where each begins, passes on the request to stop, and reports most lost machines. This
+module adds what Ray does not do: Ray does not report a machine that has fallen silent, and it restarts tasks without
+saying so (docs/decisions/022-ray.md). The cell's lock (`repose.grids.cells`) ensures that no two processes train in one
+folder. The run directories and REPOSE_HOME must be on storage that all machines see under the same path;
+docs/cluster.md says how to set this up.
 """
 
 import contextlib
@@ -27,31 +27,31 @@ from repose.system.errors import ConfigError
 from repose.system.terminal import counted
 
 POLL = 1.0
-"""Seconds between looks at what happens."""
+"""Seconds to wait for news from the cells, and between attempts to get a lock."""
 LOOK_AT_MACHINES = 5.0
-"""Seconds between looks at which machines there are."""
+"""Seconds between checks of which machines are alive."""
 ANSWER = 60.0
-"""Seconds in which a machine must say what it sees."""
+"""Seconds within which a machine must answer whether it sees the shared storage."""
 LINGERS = 900.0
-"""Seconds for which a cell that was lost may still hold its lock: it ends by itself in 600, and an NFS server keeps the
-lock of a machine that died for 90."""
+"""Seconds for which a lost cell may still hold its lock: it ends by itself within 600, and an NFS server keeps the lock
+of a dead machine for 90."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RayBackend:
-    """Runs cells as tasks of a Ray cluster; a `repose.grids.cells.Backend`."""
+    """A `repose.grids.cells.Backend` that runs cells as tasks of a Ray cluster."""
 
     address: str | None = None
     """Address of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
     retries: int = 3
     """How often a cell begins again after its machine was lost."""
     kill: threading.Event = field(default_factory=threading.Event)
-    """Set not to wait for cells to save; they are asked to when Ray ends their tasks."""
+    """Set it to return without waiting for cells to save; they are asked to save when Ray ends their tasks."""
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-        """Run the jobs; returns when all have ended, or `stop` is set and the running ones have saved.
+        """Run the jobs. Returns when all have ended, or when `stop` is set and the running ones have saved.
 
-        Raises ConfigError where Ray, a cluster or the shared storage is missing.
+        Raises ConfigError if Ray, a cluster or the shared storage is missing.
         """
         if not jobs:
             return
@@ -75,7 +75,7 @@ class _Machine:
 
 
 def _can_hold(resources: Mapping[str, float], job: CellJob) -> bool:
-    """Whether a machine with these resources, free or not, could run that cell if it ran nothing else."""
+    """Return whether a machine with these resources, if they were all free, could run the cell."""
     return resources.get("CPU", 0.0) >= job.cores and resources.get("GPU", 0.0) >= job.gpus
 
 
@@ -87,22 +87,22 @@ def _too_large(job: CellJob) -> str:
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all machines must have alike: repose, and storage; a file in each of two folders shows that they see it."""
+    """What all machines must share: repose's version, and storage. Each must see a file in each of two folders."""
 
     folder: Path
-    """The grid's."""
+    """The grid's folder."""
     home: Path
-    """REPOSE_HOME of all machines: it holds the prepared data, whose tokenizers are trained once."""
+    """REPOSE_HOME of all machines. It holds the prepared data, whose tokenizers are trained once."""
     mark: str
     start: str
-    """Where the command was started: experiments may name files from there."""
+    """Folder in which the command was started; experiments may name files relative to it."""
     version: str = __version__
-    """Of repose, where the command was started."""
+    """Version of repose where the command was started."""
 
     @classmethod
     @contextlib.contextmanager
     def opened(cls, folder: Path, home: Path) -> "Iterator[_Shared]":
-        """With its files, for a `with` block. Raises ConfigError where a folder cannot be written."""
+        """Yield it with its files, for a `with` block. Raises ConfigError if a folder cannot be written."""
         shared = cls(folder.absolute(), home.absolute(), f".ray-{secrets.token_hex(4)}", str(Path.cwd()))
         marks = [place / shared.mark for place in (shared.folder, shared.home)]
         try:
@@ -121,8 +121,8 @@ class _Shared:
                     mark.unlink(missing_ok=True)
 
     def trouble(self) -> str:
-        """Why no cell may run on this machine, which has another repose or does not see the storage: the end of a
-        sentence, or nothing."""
+        """Return why no cell may run on this machine, because it has another repose or does not see the storage: the
+        end of a sentence, or an empty text."""
         if self.version != __version__:
             return f"has repose {__version__}, this one {self.version}: install the same on both"
         if not (self.folder / self.mark).exists():
@@ -134,7 +134,7 @@ class _Shared:
 
 
 def _check(ray: Any, machines: Sequence[_Machine], shared: _Shared) -> None:
-    """Raises ConfigError where one of these has another repose, or does not see the shared storage."""
+    """Raise ConfigError if a machine has another repose, or does not see the shared storage."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     task, asked = ray.remote(_check_task), {}
@@ -149,13 +149,13 @@ def _check(ray: Any, machines: Sequence[_Machine], shared: _Shared) -> None:
         except ray.exceptions.RayTaskError as error:
             trouble = f"cannot run repose {__version__} ({_last_line(error)}): install it there"
         except ray.exceptions.RayError:
-            continue  # it is lost already: a cell that comes there will say so
+            continue  # the machine is lost already; a cell that runs there will report it
         if trouble:
             raise ConfigError(f"machine {asked[ticket].host} {trouble}")
 
 
 def _check_task(shared: _Shared) -> str:
-    """On a machine of the cluster: what is wrong with it, if anything."""
+    """On a machine of the cluster, return what is wrong with it; empty if nothing is."""
     return shared.trouble()
 
 
@@ -165,19 +165,19 @@ def _last_line(error: Exception) -> str:
 
 @dataclass(eq=False)
 class _Attempt:
-    """A task that has not ended."""
+    """An attempt at a cell: a Ray task that has not ended."""
 
     job: CellJob
     number: int
     stream: Any
-    """Yields the machine on which it has begun, and how the cell ended."""
+    """Ray's stream of results: the machine on which the task has begun, and then how the cell ended."""
     machine: _Machine | None = None
     missed: bool = False
-    """Whether its machine was missing at the last look."""
+    """True if its machine was missing at the last check."""
 
 
 class _Driver:
-    """Sees the cells of one grid through."""
+    """The loop that follows the cells of one grid until all have ended."""
 
     def __init__(self, ray: Any, shared: _Shared, tell: Tell, stop: threading.Event, retries: int) -> None:
         self._ray, self._shared, self._tell, self._stop, self._retries = ray, shared, tell, stop, retries
@@ -185,9 +185,9 @@ class _Driver:
         self._attempts: dict[Any, _Attempt] = {}  # by stream
 
     def run(self, jobs: Sequence[CellJob], kill: threading.Event) -> None:
-        """All are submitted at once, since a cluster that grows looks at what waits.
+        """Submit all jobs at once, because a cluster that can grow looks at waiting tasks, and follow them.
 
-        `kill` returns at once, and leaves the rest to Ray, which ends what nobody waits for.
+        `kill` returns at once and leaves the rest to Ray, which ends tasks that nobody waits for.
         """
         for job in jobs:
             self._submit(job, 1)
@@ -235,13 +235,13 @@ class _Driver:
                 self._end(attempt, news)
 
     def _end(self, attempt: _Attempt, state: CellState) -> None:
-        """One that was taken back before it began is as it was."""
+        """Forget an attempt and tell how it ended. A cell that was cancelled before it began keeps its state."""
         del self._attempts[attempt.stream]
         if attempt.machine is not None or state.status != CellStatus.STOPPED:
             self._tell(attempt.job.name, state)
 
     def _lose(self, attempt: _Attempt, loss: Loss) -> None:
-        """Begin again elsewhere, from the cell's last checkpoint, once the one that is lost has let go of its lock."""
+        """Begin again elsewhere, from the cell's last checkpoint, once the lost attempt has released its lock."""
         host = "" if attempt.machine is None else attempt.machine.host
         state = CellState(status=CellStatus.FAILED, lost=loss, host=host, attempt=attempt.number)
         if self._stop.is_set():
@@ -254,7 +254,8 @@ class _Driver:
             self._tell(attempt.job.name, replace(state, status=CellStatus.WAITING, attempt=attempt.number + 1))
 
     def _look_for_silent_machines(self) -> None:
-        """Ray gives them up, but does not say so of the tasks that ran there. One look is not enough."""
+        """Find attempts whose machine is gone. Ray gives such machines up, but does not say so for their tasks. A
+        machine must be missing at two checks in a row."""
         alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
         for attempt in list(self._attempts.values()):
             gone = attempt.machine is not None and attempt.machine.id not in alive
@@ -264,11 +265,11 @@ class _Driver:
 
 
 def _cell_task(job: CellJob, number: int, shared: _Shared) -> Iterator[_Machine | CellState]:
-    """On a machine of the cluster: one attempt at a cell. Yields the machine when it begins, then how it ended."""
+    """On a machine of the cluster, make one attempt at a cell. Yields the machine when it begins, then how it ended."""
     import ray
 
     host = socket.gethostname()
-    if trouble := shared.trouble():  # one that joined late was not asked before
+    if trouble := shared.trouble():  # a machine that joined late was not checked before
         yield CellState(status=CellStatus.FAILED, message=f"machine {host} {trouble}")
         return
     yield _Machine(ray.get_runtime_context().get_node_id(), host)
@@ -279,14 +280,15 @@ def _cell_task(job: CellJob, number: int, shared: _Shared) -> Iterator[_Machine 
 
 
 def _on_this_machine(job: CellJob) -> CellJob:
-    """The job as its process is to see it: Ray hides the GPUs that are not its own, but none where it has none."""
+    """Return the job for the cell's process on this machine. Ray hides the GPUs of others from a task, but hides none
+    from a task without GPUs."""
     if not job.gpus:
         return replace(job, device="cpu") if job.device == "auto" else job
     return replace(job, cores=math.ceil(job.gpus))  # a worker per GPU
 
 
 def _run(job: CellJob, number: int) -> CellState:
-    """Run the cell in a thread, since `ray.cancel` interrupts this one: a request to save and end."""
+    """Run the cell in a thread, because `ray.cancel` interrupts this one: a request to save and end."""
     stop, done, ended = threading.Event(), threading.Event(), list[CellState]()
 
     def work() -> None:
@@ -299,7 +301,7 @@ def _run(job: CellJob, number: int) -> CellState:
         threading.Thread(target=work, daemon=True).start()
         while not done.is_set():
             try:
-                done.wait(POLL)  # a join that is interrupted takes the thread for dead
+                done.wait(POLL)  # an interrupted join would take the thread for dead
             except KeyboardInterrupt:
                 stop.set()
     finally:
@@ -308,7 +310,7 @@ def _run(job: CellJob, number: int) -> CellState:
 
 
 def _patiently(job: CellJob, number: int, stop: threading.Event) -> CellState:
-    """Run the cell; after an attempt that was lost, wait for the lock that it may still hold."""
+    """Run the cell. After a lost attempt, wait for the lock that this may still hold."""
     deadline = time.monotonic() + LINGERS
     while True:
         state = run_cell(job, stop=stop)

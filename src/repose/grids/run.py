@@ -1,4 +1,4 @@
-"""Running a grid: finished cells are left alone, interrupted ones go on, failed ones are told, the rest goes on."""
+"""Run a grid: leave finished cells alone, resume interrupted ones, report failed ones, and go on with the rest."""
 
 import contextlib
 import fnmatch
@@ -26,7 +26,7 @@ _LISTED = 20
 
 @dataclass(frozen=True)
 class GridPlan:
-    """A grid in its folder: how its cells stand, and which are to be run."""
+    """A grid in its folder, with the status of its cells and those to be run."""
 
     grid: Grid
     folder: Path
@@ -39,7 +39,7 @@ class GridPlan:
 
     @property
     def summary(self) -> str:
-        """How many of the chosen cells are done, are to be run, and can or shall not be."""
+        """How many of the chosen cells are done, are to be run, run elsewhere, or failed, in words."""
         done, elsewhere = (
             sum(entry.status == status for entry in self.chosen) for status in (CellStatus.DONE, CellStatus.ELSEWHERE)
         )
@@ -53,18 +53,18 @@ class GridPlan:
 
 @dataclass(frozen=True)
 class GridOutcome:
-    """How a call on a grid ended."""
+    """The outcome of a call on a grid."""
 
     entries: tuple[Entry, ...]
-    """The chosen cells as they stand now."""
+    """The chosen cells with their status now."""
     stopped: bool
-    """Whether it was asked to stop."""
+    """True if it was asked to stop."""
     note: str = ""
-    """What kept the manifest from being written, if anything."""
+    """Why the manifest could not be written, if so."""
 
     @property
     def exit_code(self) -> int:
-        """0 all done, 1 some failed, 3 some are still to be done: the same command resumes them."""
+        """0 if all are done, 1 if some failed, 3 if some are still to be done: the same command resumes them."""
         if self.stopped and any(entry.status != CellStatus.DONE for entry in self.entries):
             return 3
         if any(entry.status == CellStatus.FAILED for entry in self.entries):
@@ -73,7 +73,7 @@ class GridOutcome:
 
 
 def choose(cells: Sequence[Cell], only: Sequence[str], shard: str | None) -> tuple[Cell, ...]:
-    """Cells whose name or group matches one of the patterns, every N-th of them. Raises ConfigError."""
+    """Return every N-th (`shard`) of the cells whose name or group matches one of the patterns. Raises ConfigError."""
     for pattern in only:
         if not any(_matches(cell, pattern) for cell in cells):
             groups = list(dict.fromkeys(cell.group for cell in cells))
@@ -97,7 +97,7 @@ def make_plan(
     record: bool = True,
     say: Say,
 ) -> GridPlan:
-    """Prepares the corpora of the chosen cells and looks how these stand; writes the manifest, unless told not to.
+    """Prepare the corpora of the chosen cells and look up the cells' status; write the manifest if `record`.
 
     Raises ConfigError and CheckpointError.
     """
@@ -121,15 +121,15 @@ def make_plan(
 
 
 def _kept(entry: Entry, known: Mapping[str, Entry], folder: Path, blocked: Collection[str]) -> Entry:
-    """What the manifest says of a cell: a finished run stays in it, and in reports, where the grid's file has changed
-    since, so that another run cannot take its place."""
+    """Return the entry for the manifest. If the grid's file has changed since, a finished run stays in it, and in
+    reports, because the cell's new run cannot take its place."""
     before = known.get(entry.name)
     return before if entry.name in blocked and before is not None and is_finished(folder, before) else entry
 
 
 def _say_left_out(grid: Grid, now: Mapping[str, Entry], known: Mapping[str, Entry], say: Say) -> None:
-    """Say which finished cells the grid had and has no more, as where other seeds were asked for. One that has another
-    name by now is still there."""
+    """Say which finished cells the grid no longer has, for example because other seeds were asked for. A cell whose run
+    now has another name is still there."""
     names, runs = {cell.name for cell in grid.cells}, {entry.run_id for entry in now.values()}
     done = [entry for entry in known.values() if entry.status == CellStatus.DONE]
     gone = [entry.name for entry in done if entry.name not in names and entry.run_id not in runs]
@@ -141,7 +141,7 @@ def _say_left_out(grid: Grid, now: Mapping[str, Entry], known: Mapping[str, Entr
 
 
 def _say_other_code(entries: Sequence[Entry], folder: Path, say: Say) -> None:
-    """Say which finished cells a change of an equation has left as they were."""
+    """Say which finished cells were trained with other code, such as before a change of an equation."""
     done = [entry for entry in entries if entry.status == CellStatus.DONE]
     old = [entry.name for entry in done if RunFolder(folder / entry.folder).has_other_code]
     if old:
@@ -156,7 +156,7 @@ def jobs_of(plan: GridPlan, *, device: str, cores: int, gpus: float = 0.0) -> li
 
 
 class Book:
-    """Enters what happens to cells into the manifest, and tells whoever watches. Called from any thread."""
+    """The record of cells' states: it updates the manifest and passes changes to `watch`. Called from any thread."""
 
     def __init__(self, plan: GridPlan, watch: Tell) -> None:
         self._folder, self._watch = plan.folder, watch
@@ -176,14 +176,14 @@ class Book:
             self.entries[name] = replace(self.entries[name], state=state, seconds=seconds)
             try:
                 manifest.update(self._folder, name, took=took, missing=self.entries[name], state=state)
-            except ReposeError as error:  # what cells have come to is in their own folders
+            except ReposeError as error:  # the cells' results are in their own folders
                 self.note = str(error)
-            with contextlib.suppress(OSError):  # nobody reads it any more; the work goes on
+            with contextlib.suppress(OSError):  # nobody reads the output any more; the work goes on
                 self._watch(name, state)
 
     def look_again(self, plan: GridPlan) -> None:
-        """Enters how cells ended that other processes were at work on, maybe after they had failed here, or that
-        finished as they were asked to stop."""
+        """Record how cells ended that may have ended unseen: those that other processes were at work on, even if they
+        failed here, and those that finished while they were asked to stop."""
         unsure, ran = (CellStatus.ELSEWHERE, CellStatus.STOPPED), {entry.name for entry in plan.todo}
         theirs = [
             plan.cell(entry)
@@ -198,14 +198,14 @@ class Book:
             for entry in entries:
                 if entry.status in (CellStatus.DONE, CellStatus.FAILED, CellStatus.ELSEWHERE):
                     self.entries[entry.name] = entry
-                if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # its seconds are for that process to enter
+                if entry.status in (CellStatus.DONE, CellStatus.FAILED):  # the process that ran it records its seconds
                     manifest.update(plan.folder, entry.name, missing=entry, state=entry.state, folder=entry.folder)
         except ReposeError as error:
             self.note = str(error)
 
 
 def run_plan(plan: GridPlan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell) -> GridOutcome:
-    """Runs the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
+    """Run the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
     book, stop = Book(plan, watch), threading.Event()
     with stopping(stop, backend.kill.set):
         if jobs:

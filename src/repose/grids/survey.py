@@ -1,5 +1,7 @@
-"""How the cells of a grid stand on disk: finished here or elsewhere, interrupted, at work in another process, or in
-the way of one another. Nothing is believed but run directories."""
+"""Find the status of a grid's cells on disk, only from their run directories.
+
+A cell may be finished here or elsewhere, interrupted, running in another process, or blocked by another run.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,17 +24,17 @@ from repose.system.terminal import Say
 
 @dataclass(frozen=True)
 class Identity:
-    """What a cell's run is called, and the data it reads."""
+    """The id of a cell's run, and the data that it reads."""
 
     run_id: str
     data: str
-    """Name of the prepared data's folder: it stands for the test set, too, which is not in the run's id."""
+    """Name of the prepared data's folder. It also identifies the test set, which is not part of the run's id."""
     split: str
-    """The set that the finished run is scored on: "test", or "valid" where there is none."""
+    """The set that the finished run is scored on: "test", or "valid" if there is no test set."""
 
 
 def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeError]:
-    """The identity of each cell by name, or why it has none. Every corpus is prepared once, before any cell starts."""
+    """Return each cell's identity by name, or why it has none. Prepares every corpus once, before any cell starts."""
     from repose.runs.run import digests_of
     from repose.tasks.corpus import CorpusData, prepare_corpus
     from repose.tasks.corpus_files import shaping_settings
@@ -61,8 +63,8 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
 
 
 def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | ReposeError]) -> None:
-    """Refuse two cells that are one run, measured in the same way, however their settings are written: it would count
-    twice. Raises ConfigError."""
+    """Refuse two cells that are the same run, measured in the same way, however their settings are written: it would
+    count twice. Raises ConfigError."""
     seen: dict[object, Cell] = {}
     for cell in cells:
         identity, training = identities[cell.name], cell.experiment.training
@@ -79,8 +81,9 @@ def check_distinct(cells: Sequence[Cell], identities: Mapping[str, Identity | Re
 def look(
     cells: Sequence[Cell], identities: Mapping[str, Identity | ReposeError], folder: Path, known: Mapping[str, Entry]
 ) -> tuple[tuple[Entry, ...], set[str]]:
-    """How each cell stands; and the names of those that cannot be run, since their corpus cannot be prepared or another
-    run lies in their place. `folder` is the grid's; its siblings under --out are searched for finished runs, too."""
+    """Return the entry of each cell with its status, and the names of cells that cannot be run, because their corpus
+    cannot be prepared or another run is in their place. `folder` is the grid's; its siblings under --out are also
+    searched for finished runs."""
     entries: list[Entry] = []
     blocked: set[str] = set()
     finished: dict[str, list[Path]] | None = None
@@ -88,10 +91,10 @@ def look(
         before, identity = known.get(cell.name), identities[cell.name]
         entry = entry_of(cell)
         if isinstance(identity, ReposeError):
-            if before is not None and is_finished(folder, before):  # whatever has become of its corpus
+            if before is not None and is_finished(folder, before):  # even if its corpus is gone
                 entries.append(before)
                 continue
-            if before is not None:  # whose files may come back
+            if before is not None:  # the corpus's files may come back
                 entry = replace(entry, run_id=before.run_id, seconds=before.seconds)
             entries.append(replace(entry, state=_failed(identity)))
             blocked.add(cell.name)
@@ -100,7 +103,7 @@ def look(
         before = before if before is not None and before.run_id == identity.run_id else None
         state = _here(folder / cell.name, cell.experiment, identity)
         begun = before is not None and before.status in (CellStatus.DONE, CellStatus.STOPPED)
-        removed = begun and not RunFolder(folder / cell.name).exists  # to be trained anew
+        removed = begun and not RunFolder(folder / cell.name).exists  # the cell is trained again
         entry = replace(entry, state=state, seconds=None if before is None or removed else before.seconds)
         if state.status not in (CellStatus.DONE, CellStatus.ELSEWHERE):
             finished = finished_runs(folder.parent) if finished is None else finished
@@ -117,8 +120,8 @@ def look(
 
 
 def unseen(cell: Cell, folder: Path, known: Mapping[str, Entry]) -> Entry:
-    """The entry of a cell whose corpus is not prepared, since this call is not about it: what is known of it, or else
-    what its run directory says of itself. `folder` is the grid's."""
+    """Return the entry of a cell that this call is not about, so that its corpus is not prepared: from what is known of
+    it, else from its run directory. `folder` is the grid's."""
     entry, before, run = entry_of(cell), known.get(cell.name), RunFolder(folder / cell.name)
     if before is not None:
         return replace(before, group=entry.group, labels=entry.labels, seed=entry.seed)
@@ -137,9 +140,9 @@ def _failed(why: object) -> CellState:
 
 
 def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState:
-    """By the run directory in the cell's own place."""
+    """Return a cell's state, from the run directory in the cell's own place."""
     run = RunFolder(folder)
-    for lock in (folder / LOCK, run.lock_file):  # the cell's own, and that of its training alone
+    for lock in (folder / LOCK, run.lock_file):  # the cell's own, and that of its training
         if (holder := lock_holder(lock)) is not None:
             return CellState(status=CellStatus.ELSEWHERE, message=holder)
     if not run.exists:
@@ -163,7 +166,7 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
 
 
 def finished_runs(out: Path) -> dict[str, list[Path]]:
-    """Finished run directories under `out`, its own and those of its grids, by run id."""
+    """Return the finished run directories under `out`, directly or in its grids, by run id."""
     runs: dict[str, list[Path]] = {}
     for pattern in ("*/config.json", "*/*/config.json"):
         for folder in sorted(path.parent for path in out.glob(pattern)):
@@ -173,8 +176,8 @@ def finished_runs(out: Path) -> dict[str, list[Path]]:
 
 
 def _scored(run: RunFolder, split: str) -> str | None:
-    """The id of the finished run whose scores on a set lie there; None where there are none, or damaged ones, or where
-    the training was only stopped: `repose evaluate --out` leaves scores beside those, too."""
+    """Return the id of the finished run that has scores of a set in this folder. None if scores are missing or damaged,
+    or if the training was only stopped: `repose evaluate --out` writes scores then, too."""
     try:
         identity = id_of_settings(str((run.scores(split) or {})["run_id"]))
         return identity if run.records(may_be_empty=True).status is RunStatus.DONE else None
@@ -183,13 +186,13 @@ def _scored(run: RunFolder, split: str) -> str | None:
 
 
 def is_finished(folder: Path, entry: Entry) -> bool:
-    """Whether what an entry says to be done is there with its scores."""
+    """Return whether an entry is done and its run is there with its scores."""
     run = RunFolder(folder / entry.folder)
     return entry.status == CellStatus.DONE and any(_scored(run, split) == entry.run_id for split in SCORED_SPLITS)
 
 
 def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> bool:
-    """Whether a finished run of the same id was also measured on the same sentences in the same way."""
+    """Return whether a finished run with the same id was also measured on the same sentences in the same way."""
     run = RunFolder(folder)
     try:
         return run.scores_file(identity.split).exists() and _measured_alike(run.config(), experiment, identity)
@@ -198,7 +201,7 @@ def _same_figures(folder: Path, experiment: Experiment, identity: Identity) -> b
 
 
 def _measured_alike(theirs: RunConfig, experiment: Experiment, identity: Identity) -> bool:
-    """Whether a run, finished or not, is that of the identity and measured in the same way."""
+    """Return whether a run, finished or not, has this identity and is measured in the same way."""
     return (
         (theirs.run_id, theirs.data) == (identity.run_id, identity.data)
         and theirs.experiment.decoding == experiment.decoding

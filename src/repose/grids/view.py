@@ -1,4 +1,4 @@
-"""What one sees of a running grid: a live table on a terminal, a line per event elsewhere; and a table at the end."""
+"""Show a running grid: a live table on a terminal, elsewhere a line per event; and a table at the end."""
 
 import contextlib
 import statistics
@@ -24,21 +24,21 @@ from repose.system.terminal import Fitted, duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
-_ENDED = (CellStatus.DONE, CellStatus.FAILED)  # those that were stopped are still to be done
+_ENDED = (CellStatus.DONE, CellStatus.FAILED)  # stopped cells are still to be done
 
 
 class CellProgress(NamedTuple):
-    """How far a run is."""
+    """The progress of a run."""
 
     where: str
-    """Epoch and update, of how many."""
+    """Epoch and update, with their totals."""
     figures: str
     share: float | None
-    """Share of its updates; None while an epoch's length is not known."""
+    """Share of its updates that are done; None while the length of an epoch is not known."""
 
 
 def progress(folder: Path, experiment: Experiment) -> CellProgress:
-    """How far the run in a directory is, by the end of its metrics.jsonl."""
+    """Return the progress of the run in a directory, from the end of its metrics.jsonl."""
     lines = _tail(RunFolder(folder).metrics_file)
     if not lines:
         return CellProgress("", "", None)
@@ -61,7 +61,7 @@ def progress(folder: Path, experiment: Experiment) -> CellProgress:
 
 
 def _tail(path: Path) -> list[Record]:
-    """The last records; lines that are cut at either end are left out."""
+    """Return the last records, without lines that are cut off at either end."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -77,7 +77,7 @@ def _tail(path: Path) -> list[Record]:
 
 
 def headline(folder: Path) -> str:
-    """The figure of a finished run that is looked at first: BLEU of its beam, or another task's `main_figure`."""
+    """Return the main figure of a finished run: BLEU with its beam, or another task's `main_figure`."""
     try:
         split, scores = RunFolder(folder).main_scores() or ("", {})
     except CheckpointError:
@@ -93,7 +93,7 @@ def headline(folder: Path) -> str:
 
 
 class GridLines:
-    """One line per event, on stderr."""
+    """One line per event on stderr."""
 
     def __init__(self, plan: GridPlan) -> None:
         self._plan, self._ended, self._began = plan, 0, dict[str, float]()
@@ -110,14 +110,14 @@ class GridLines:
 
 
 class GridLive:
-    """A table that is drawn anew every second, on stderr, while it is entered."""
+    """A table on stderr that is redrawn every second while its context is open."""
 
     def __init__(self, plan: GridPlan) -> None:
         self._plan = plan
         self._experiments = {cell.name: cell.experiment for cell in plan.grid.cells}
         self._states: dict[str, CellState] = {}
         self._began: dict[str, float] = {}
-        self._share: dict[str, float] = {}  # how far a resumed cell was when it began
+        self._share: dict[str, float] = {}  # share that a resumed cell had done when it began
         self._took: list[float] = []
         self._lock = threading.Lock()
         console = Console(stderr=True, highlight=False, emoji=False)
@@ -138,7 +138,7 @@ class GridLive:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Takes the table away: `outcome_table` follows."""
+        """Remove the table; `outcome_table` follows."""
         self._live.stop()
 
     def _progress(self, name: str) -> CellProgress:
@@ -161,27 +161,27 @@ class GridLive:
         return Fitted(make_table(("cell", "status", "progress", "so far", "left"), rows, title=title))
 
     def _not_running(self, name: str, state: CellState) -> tuple[str, str, str]:
-        """Progress, figures and time left of a cell."""
+        """Return progress, figures and time left of a cell that is not running."""
         if state.status == CellStatus.DONE:
             return "", headline(self._plan.folder / name), ""
         return reason(state), "", ""
 
     def _running(self, found: CellProgress, state: CellState, left: float | None) -> tuple[str, str, str]:
-        """The same of one that runs."""
+        """Return progress, figures and time left of a running cell."""
         where = f"{found.where}: scoring" if found.share == 1.0 else found.where or reason(state)
         return where, found.figures, duration(left) if left else ""
 
     def _left(self, name: str, share: float | None, now: float) -> float | None:
-        """Seconds that a running cell still needs, by its own speed."""
+        """Return the seconds that a running cell still needs, from its own speed."""
         before = self._share.get(name, 0.0)
         if name not in self._began or share is None or share <= before:
             return None
         return (now - self._began[name]) / (share - before) * (1.0 - share)
 
     def _title(self, states: Mapping[str, CellState], running: Sequence[float | None]) -> str:
-        """`running`: seconds that each running cell still needs, where that is known."""
+        """Return the table's title. `running`: seconds that each running cell still needs, None if unknown."""
         ended = sum(state.status in _ENDED for state in states.values())
-        begun = sum(state.status != CellStatus.WAITING for state in states.values())  # Ray tells of waiting ones, too
+        begun = sum(state.status != CellStatus.WAITING for state in states.values())  # Ray reports waiting cells, too
         waiting, left = len(self._plan.todo) - begun, ""
         if self._took and None not in running:
             mean = statistics.fmean(self._took)
@@ -191,12 +191,13 @@ class GridLive:
 
 
 def make_view(plan: GridPlan) -> contextlib.AbstractContextManager[Tell]:
-    """GridLive where stderr is a terminal, else lines. What is entered may be told from any thread."""
+    """Return GridLive if stderr is a terminal, else GridLines. The entered view may be called from any thread."""
     return GridLive(plan) if sys.stderr.isatty() else contextlib.nullcontext(GridLines(plan))
 
 
 def once() -> Callable[[str], str]:
-    """Says each reason of a table in words the first time only, as dozens of cells may fail for one."""
+    """Return a function that returns each reason in full the first time and "as above" later, because dozens of cells
+    may fail for one reason."""
     said: set[str] = set()
 
     def told(why: str) -> str:
@@ -209,7 +210,7 @@ def once() -> Callable[[str], str]:
 
 
 def outcome_table(plan: GridPlan, outcome: GridOutcome) -> Table:
-    """The chosen cells as they stand: status, seconds, headline figure or reason."""
+    """Return a table of the chosen cells: status, seconds, and main figure or reason."""
     rows, why = [], once()
     for entry in outcome.entries:
         done = entry.status == CellStatus.DONE
