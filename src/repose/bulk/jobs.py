@@ -45,7 +45,7 @@ def translation_job(
         raise ConfigError("--field and --into are of JSONL and Parquet: leave them out")
     if output["into"] in RESERVED or output["into"] == field:
         raise ConfigError(f"--into {output['into']} is taken: choose another name")
-    used_model, translator = used(model, load["device"], load["precision"], load["engine"])
+    used_model, translator = used(model, **load)
     resolved = {
         "beam_size": max(translator.beam_size, output["num_hypotheses"]),
         "length_penalty": translator.length_penalty,
@@ -94,7 +94,7 @@ def scoring_job(
                 "file, `repose prepare FILE --out DIR` writes texts into DIR/text)"
             )
     folders = [folder for folder in (forward, backward) if folder is not None]
-    found = [used(folder, load["device"], load["precision"], load["engine"]) for folder in folders]
+    found = [used(folder, **load) for folder in folders]
     translators = [translator for _, translator in found]
     used_tags = tuple(
         translator.tag if tag is None else tag for translator, tag in zip(translators, tags, strict=False)

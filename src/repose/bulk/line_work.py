@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from repose.bulk.inputs import Failure, Record
-from repose.bulk.models import loaded
 from repose.bulk.plan import Job
 from repose.data.lines import on_one_line
 from repose.decoding.parts import translate_texts
@@ -65,12 +64,7 @@ class LineTranslator:
         return results
 
 
-def work_of(job: Job) -> Work:
-    """The work of a job, whose models are loaded for it. Raises what `models.loaded` raises."""
-    return work_with(job, [loaded(model) for model in job.models])
-
-
-def work_with(job: Job, models: Sequence[Translator]) -> Work:
+def work_of(job: Job, models: Sequence[Translator]) -> Work:
     """The work of a job, with its models, which are loaded."""
     if job.work == "translate":
         return LineTranslator(job, models[0])

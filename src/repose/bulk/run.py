@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 
-from repose.bulk.line_work import work_with
+from repose.bulk.line_work import work_of
 from repose.bulk.local import OnProgress, run_here, run_in_processes
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store
@@ -43,4 +43,4 @@ def run_shards(
     if workers > 1:
         models.clear()  # each process has its own
         return run_in_processes(store, plan, shards, workers, on_progress=on_progress, stop=stop)
-    return run_here(store, plan, shards, work_with(plan.job, models), on_progress=on_progress, stop=stop)
+    return run_here(store, plan, shards, work_of(plan.job, models), on_progress=on_progress, stop=stop)

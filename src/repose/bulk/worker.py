@@ -1,21 +1,22 @@
 """A process that works on shards for another one: its start, the messages, and its main function.
 
-Parent to worker, lines of JSON: where the job lies and its identity, then numbers of shards. Worker to parent: counts
-of each window, then how the shard ended; or the sentence of an error. SIGTERM stops it after the window under way.
+Parent to worker: where the job lies, its identity, and the number of a shard. Worker to parent: counts of each window,
+then how the shard ended, or the error that it met. SIGTERM stops it after the window under way.
 """
 
 import contextlib
-import json
+import pickle
 import signal
 import threading
 from typing import Any
 
 from repose.bulk.line_work import work_of
+from repose.bulk.models import loaded
 from repose.bulk.plan import read_plan
 from repose.bulk.shards import Ended, OnWindow, run_shard
 from repose.bulk.storage import Store
-from repose.system.errors import ConfigError, DataError, ReposeError, UserMessage, user_message
-from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper
+from repose.system.errors import DataError, ReposeError
+from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper, worker_error
 
 
 class WorkerProcess:
@@ -27,40 +28,35 @@ class WorkerProcess:
             self._process = start_helper(__name__, OMP_NUM_THREADS="1")
         except OSError as error:
             raise ReposeError(f"a process could not be started ({error.strerror}): give fewer --workers") from error
-        self._first = {"where": where, "identity": identity}
+        self._job = where, identity
         self._stopped = False
 
     def run(self, shard: int, on_window: OnWindow) -> Ended:
         """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
-        first, self._first = self._first, {}
-        for message in ([first] if first else []) + [shard]:
-            self._send(message)
+        self._send((*self._job, shard))
         while True:
             answer = self._receive()
-            if "window" in answer:
-                on_window(*answer["window"])
-            elif "ended" in answer:
-                ended = Ended(answer["ended"])
-                self._stopped = ended is Ended.STOPPED
-                return ended
-            else:
-                kind = ConfigError if answer["code"] == 2 else ReposeError
-                raise kind(answer["error"])
+            if isinstance(answer, Exception):
+                raise answer
+            if isinstance(answer, Ended):
+                self._stopped = answer is Ended.STOPPED
+                return answer
+            on_window(*answer)
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: object) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            pickle.dump(message, self._process.stdin)
             self._process.stdin.flush()
         except OSError as error:
             raise EOFError from error
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self) -> Any:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.endswith(b"\n"):
-            raise EOFError
-        return dict(json.loads(line))
+        try:
+            return pickle.load(self._process.stdout)
+        except pickle.UnpicklingError as error:  # it died while it wrote
+            raise EOFError from error
 
     def failure(self) -> ReposeError:
         """The error that says how it died."""
@@ -90,22 +86,21 @@ def main() -> None:
     source, sink = open_pipes()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
 
-    def answer(content: dict[str, Any]) -> None:
-        sink.write(json.dumps(content).encode() + b"\n")
+    def answer(content: object) -> None:
+        pickle.dump(content, sink)
         sink.flush()
 
-    with contextlib.suppress(BrokenPipeError):
-        try:
-            job = LoadedJob(**json.loads(source.readline() or b"{}"))
-            while (line := source.readline()) and not stop.is_set():
-                ended = job.run(int(line), lambda lines, tokens: answer({"window": [lines, tokens]}), stop.is_set)
-                answer({"ended": ended})
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            unforeseen = UserMessage(f"a process failed: {type(error).__name__}: {error}", 1)
-            message = user_message(error) or unforeseen
-            answer({"error": message.sentence, "code": message.exit_code})
+    job: LoadedJob | None = None
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while not stop.is_set():
+            where, identity, shard = pickle.load(source)
+            try:
+                job = job or LoadedJob(where, identity)
+                answer(job.run(shard, lambda *counts: answer(counts), stop.is_set))
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                answer(worker_error(error))
 
 
 class LoadedJob:
@@ -117,7 +112,7 @@ class LoadedJob:
         self.plan = read_plan(self.store)
         if self.plan.identity != identity:
             raise DataError(f"{where} holds another job by now: choose another --out")
-        self.work = work_of(self.plan.job)
+        self.work = work_of(self.plan.job, [loaded(model) for model in self.plan.job.models])
 
     def run(self, shard: int, on_window: OnWindow, stop: Any) -> Ended:
         """Work on a shard as `run_shard` does."""
