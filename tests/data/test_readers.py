@@ -752,10 +752,6 @@ def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):
         ('{"src": "a"}', "no field 'tgt' (present: 'src')"),
         ('{"de": "a", "en": "b"}', "no field 'src' (present: 'de', 'en')"),
         ("{}", "present: none"),
-        ('{"src": "a", "tgt": "b"', "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("1" * 10_000, "not JSON"),
-        ('["a", "b"]', "not a JSON object"),
         ('{"src": "a", "tgt": ["b"]}', "'tgt' holds no text"),
         ('{"src": 3, "tgt": "b"}', "'src' holds no text but 3"),
         ('{"src": "a", "tgt": "\\ud800"}', "half a surrogate pair"),
@@ -764,6 +760,40 @@ def test_tsv_quotes_are_text_and_blank_lines_are_counted(tmp_path):
 def test_jsonl_errors_name_the_line(tmp_path, line, sentence):
     (tmp_path / "a.jsonl").write_text(f'{{"src": "a", "tgt": "b"}}\n{line}\n', encoding="utf-8")
     fails([tmp_path / "a.jsonl"], "a.jsonl, line 2", sentence)
+
+
+@pytest.mark.usefixtures("no_collection")
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ('{"src": "a", "tgt": "b"', "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("1" * 10_000, "not JSON"),
+        ('["a", "b"]', "not a JSON object"),
+        ("null", "not a JSON object"),
+    ],
+)
+def test_lines_that_are_no_record_are_left_out_and_named(tmp_path, line, fault):
+    file, record = tmp_path / "a.jsonl", '{"de": "x", "en": "y"}'
+    for text, first in ((f"{line}\n\n{line}\n{record}\n", 1), (f"{record}\n{line}\n{line}\n", 2)):
+        file.write_text(text, encoding="utf-8")
+        reader = PairReader([file], languages=("de", "en"))
+        assert ([*reader], reader.columns) == ([("x", "y")], ("de", "en"))
+        assert reader.counts.dropped[f"{fault}, first on line {first} of a.jsonl"] == 2
+    file.write_text(f"{line}\n{line}\n", encoding="utf-8")
+    fails([file], f'line 1: {fault}: each line must be like {{"src": …, "tgt": …}}')
+
+
+def test_a_first_record_in_which_the_sides_are_null_says_nothing_of_their_names(tmp_path):
+    file, empty = tmp_path / "a.jsonl", '{"id": 1, "translation": null}\n'
+    file.write_text(empty + '{"id": 2, "translation": {"de": "x", "en": "y"}}\n', encoding="utf-8")
+    reader = PairReader([file], languages=("de", "en"))
+    assert ([*reader], reader.counts.dropped) == ([("x", "y")], {"both sides empty": 1})
+    assert reader.columns == ("translation.de", "translation.en")
+    file.write_text(2 * empty, encoding="utf-8")
+    fails([file], "line 1: there is no field 'src' (present: 'id', 'translation'): name both sides")
+    file.write_text(empty + '{"a": "x", "b": "y"}\n', encoding="utf-8")
+    fails([file], "line 2: there is no field 'src' (present: 'a', 'b'): name both sides")
 
 
 @pytest.mark.parametrize("odd", ['{"src": "a"}', '{"src": "a", "tgt": ["b"]}'])

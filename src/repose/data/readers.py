@@ -112,8 +112,8 @@ class PairReader:
         if self._format in ("text", "tmx"):
             return self._fields
         counts = Counts()
-        # Up to the first pair, since blank lines may stand before the first record.
-        next((row for row in self._rows(counts) if counts.columns or not isinstance(row, str)), None)
+        # On to the first record that says so, since blank lines may stand before it.
+        next((row for row in self._rows(counts) if counts.columns), None)
         return counts.columns or self._fields
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

@@ -58,34 +58,42 @@ def _plain(code: str) -> str:
 
 
 def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """The pairs of a file with one JSON object per line; its first one says what the sides are called. Raises
-    DataError."""
+    """The pairs of a file with one JSON object per line; the first that has both sides says what they are called.
+    Raises DataError; where no line is an object with both sides, at the end."""
     reader = LineReader(path, _RECORD_BYTES)
-    is_first = True
+    is_first, wrong = True, ""  # what is wrong with the first line, until a record says what the sides are called
+    faults: dict[str, int] = {}
     for line in reader:
+        place = f"{path}, line {reader.num_lines}"
         if line is None:
             yield f"record longer than {_RECORD_BYTES:,} bytes"
         elif not line.strip():
             yield "blank line"
+        elif isinstance(record := _object(line), str):
+            src, tgt = map(json.dumps, fields)
+            wrong = wrong or f"{place}: {record}: each line must be like {{{src}: …, {tgt}: …}}"
+            yield f"{record}, first on line {faults.setdefault(record, reader.num_lines):,} of {path.name}"
         else:
-            place = f"{path}, line {reader.num_lines}"
-            record = _object(line, place, fields)
-            if is_first:
-                counts.columns = fields = sides_by_language(flat(record), fields, languages)
+            sides = sides_by_language(flat(record), fields, languages) if is_first else fields
+            if is_first and None in record.values() and not set(sides) <= flat(record).keys():
+                wrong = wrong or f"{place}: {no_field(sides[0], list(record), _naming(record))}"
+                yield "", ""  # the sides may be in what is null
+                continue
+            counts.columns = fields = sides
             yield _sides_of(record, fields, place, is_first)
             is_first = False
+    if is_first and wrong:
+        raise DataError(wrong)
     note_lines(reader, counts)
 
 
-def _object(text: str, place: str, fields: Pair) -> dict[str, Any]:
+def _object(text: str) -> dict[str, Any] | str:
+    """The object that a line holds, or else what it is."""
     try:
         record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: not JSON ({error}): each line must be one JSON object") from error
-    if not isinstance(record, dict):
-        src, tgt = map(json.dumps, fields)
-        raise DataError(f"{place}: not a JSON object: each line must be like {{{src}: …, {tgt}: …}}")
-    return record
+    except (ValueError, RecursionError):
+        return "not JSON"
+    return record if isinstance(record, dict) else "not a JSON object"
 
 
 def _sides_of(record: Mapping[str, Any], fields: Pair, place: str, is_first: bool) -> Row:
