@@ -14,7 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow.parquet import write_table
 
 from repose.config.experiment import CorpusConfig, Experiment, FurtherCorpus, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
@@ -342,6 +344,28 @@ def test_a_language_that_is_set_goes_with_what_names_say_of_the_other(tmp_path: 
     assert of(CorpusConfig(name="multi30k", src_lang="fr")) == ("fr", "en")
     assert of(CorpusConfig(name="multi30k", tgt_lang="cs"))[1] == "cs"
     assert of(CorpusConfig(name="multi30k", src_lang="gl")) == ("gl", "und"), "which is none of its pairs"
+
+
+@pytest.mark.parametrize("kind", ["flat.jsonl", "inner.jsonl", "inner.parquet", "table.csv", "memory.tmx"])
+def test_of_two_languages_that_a_file_names_the_other_one_is_known(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / kind
+    record = {"en": "one", "de": "eins"}
+    inner = {"id": 1, "translation": record}
+    match kind:
+        case "inner.parquet":
+            write_table(pa.Table.from_pylist([inner]), file)
+        case "table.csv":
+            file.write_text("English,German\none,eins\n", encoding="utf-8")
+        case "memory.tmx":
+            tmx(file, "en", **record)
+        case _:
+            file.write_text(json.dumps(record if kind == "flat.jsonl" else inner) + "\n", encoding="utf-8")
+    for of in ({"src_lang": "de"}, {"tgt_lang": "en"}):
+        corpus = with_languages(Experiment(corpus=CorpusConfig(train=(str(file),), **of))).corpus
+        assert (corpus.src_lang, corpus.tgt_lang) == ("de", "en")
+        assert next(iter(reader_of(corpus, [file], "train")))[0].startswith("eins")
+    corpus = CorpusConfig(train=(str(file),), src_lang="fr")
+    assert corpus_files.languages_of(corpus)[0] == "fr", "what is stated stays, though the file names others"
 
 
 def test_the_phrasebook_has_one_direction() -> None:

@@ -17,7 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.system.errors import ConfigError
 from repose.tasks.corpus import CorpusData, _key, prepare_corpus
-from repose.tasks.corpus_files import check_files, reader_of
+from repose.tasks.corpus_files import check_files, reader_of, taught_also
 from repose.tasks.corpus_of_run import TrainedOn, record_trained_on
 from repose.tasks.more_corpora import mixture
 from repose.tasks.translation import TASK
@@ -78,6 +78,9 @@ def test_a_further_corpus_is_read_as_its_name_says(experiment: Experiment, tmp_p
     assert read("x.en-de") == [("two", "zwei")]
     assert read("x.de-en") == read("x") == [("zwei", "two")]
     also = ([{"train": [str(file(name))], "tag": "x"}] for name in ("x.en-de", "x.de-en"))
+    beside = changed(main, "corpus", also=[{"train": [str(file("x"))], "tag": "x"}], synthetic=())
+    (taught,) = taught_also(beside.corpus)
+    assert (taught.src_lang, taught.tgt_lang) == ("de", "en")
     first, second = (_key(changed(main, "corpus", also=one, synthetic=(), valid=(), test=())) for one in also)
     assert first != second
 

@@ -294,28 +294,19 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
         note_lines(reader, counts)
 
 
-def languages_of_files(files: Sequence[Path], fields: Pair) -> Pair:
-    """Source and target language as names say, of files or fields (`languages_in_names`), or else what TMX, CSV and TSV
-    files say themselves; "und" where nothing does."""
+def languages_of_files(files: Sequence[Path], fields: Pair, stated: Pair = (UNKNOWN, UNKNOWN)) -> Pair:
+    """Source and target language as names say, of files or fields (`languages_in_names`), or else what files of pairs
+    say themselves; "und" where nothing does. `stated` are those by which the sides are found."""
     named = languages_in_names(files, fields)
-    if UNKNOWN not in named or not files or kind_of(files[0]) not in ("tmx", "csv", "tsv"):
+    if UNKNOWN not in named or not files or kind_of(files[0]) == "text":
         return named
-    if kind_of(files[0]) != "tmx":
-        return _languages_of_columns(files, fields)
     try:
-        src, tgt = languages_of_memory(files[0], _named_languages(fields, named))
-    except DataError:  # as reading the file will say
-        return named
-    return (src, tgt) if base_code(src) == base_code(tgt) else (base_code(src), base_code(tgt))
-
-
-def _languages_of_columns(files: Sequence[Path], fields: Pair) -> Pair:
-    """Those that the first line of a table names its columns by."""
-    try:
-        reader = PairReader(files, src_field=fields[0], tgt_field=fields[1])
-        columns = reader.columns
+        if kind_of(files[0]) == "tmx":
+            src, tgt = languages_of_memory(files[0], _named_languages(fields, stated))
+            return (src, tgt) if base_code(src) == base_code(tgt) else (base_code(src), base_code(tgt))
+        columns = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=stated).columns
     except (ConfigError, DataError):  # as reading the file will say
-        return UNKNOWN, UNKNOWN
+        return named
     src, tgt = (name.strip().strip('"').strip() for name in columns)  # as spreadsheets write them
     return languages_in_names((), (src, tgt))
 

@@ -75,15 +75,16 @@ def languages_of(corpus: CorpusConfig) -> tuple[str, str]:
     if corpus.name is not None:
         pairs = corpora.describe(corpus.name).pairs
         return next((pair for pair in pairs if src in (UNKNOWN, pair[0]) and tgt in (UNKNOWN, pair[1])), (src, tgt))
-    named = languages_of_files([Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field))
+    files, fields = [Path(path) for path in corpus.train], (corpus.src_field, corpus.tgt_field)
+    named = languages_of_files(files, fields, (src, tgt))
     found = named[0] if src == UNKNOWN else src, named[1] if tgt == UNKNOWN else tgt
     return found if found[0] != found[1] else (src, tgt)  # ignore file names that contradict the settings
 
 
 def with_languages(experiment: Experiment) -> Experiment:
-    """Copy the languages that a memory or table states to the settings, because the file may be moved one day."""
+    """Copy the languages that a file of pairs states to the settings, because the file may be moved one day."""
     corpus = experiment.corpus
-    if not corpus.train or kind_of(Path(corpus.train[0])) not in ("tmx", "csv", "tsv"):
+    if not corpus.train or kind_of(Path(corpus.train[0])) == "text":
         return experiment
     src, tgt = (stated_code(language) or UNKNOWN for language in languages_of(corpus))  # a memory may state any text
     return replace(experiment, corpus=replace(corpus, src_lang=src, tgt_lang=tgt))
@@ -125,7 +126,8 @@ def taught_also(corpus: CorpusConfig) -> list[Taught]:
     own, found = languages_of(corpus)[1], []
     for part in parts_of(corpus):
         if part.name.startswith(_FURTHER):
-            src, tgt = languages_of_files(part.files, (corpus.src_field, corpus.tgt_field))
+            fields, read_in = (corpus.src_field, corpus.tgt_field), languages_of_part(corpus, part.files)
+            src, tgt = languages_of_files(part.files, fields, read_in)
             if tgt == UNKNOWN:
                 tgt = part.tag if part.tag is not None and corpus.tag == own else own
             found.append(Taught(part.tag, src, tgt))
