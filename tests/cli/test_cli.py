@@ -281,6 +281,37 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     assert (by_dash.stdout.count(b"\n"), by_dash.stderr) == (3, said)
 
 
+@pytest.mark.parametrize("options", [(), ("--paragraphs",), ("--num-hypotheses", 2)])
+def test_translate_writes_a_file(trained: Path, run: Run, tmp_path: Path, options: tuple[str | int, ...]) -> None:
+    text, out = tmp_path / "in.txt", tmp_path / "new" / "out.txt"
+    text.write_text("Ele lê.\nAção.\n", encoding="utf-8")
+    _, wanted, _ = run("translate", trained, text, *options)
+    assert run("translate", trained, text, "--out", out, *options)[:2] == (0, f"{out}\n")
+    assert out.read_bytes() == wanted.encode()
+    assert run("translate", trained, text, "-o", "-", *options)[:2] == (0, wanted)
+    link = tmp_path / "link.txt"
+    link.symlink_to(text)
+    for place, said in ((text, "is the text to translate"), (link, "is the text to translate"), (tmp_path, "no file")):
+        code, shown, err = run("translate", trained, text, "--out", place, *options)
+        assert (code, shown, said in err) == (2, "", True)
+    assert text.read_text(encoding="utf-8") == "Ele lê.\nAção.\n"
+    damaged = tmp_path / "cut.txt.gz"
+    damaged.write_bytes(gzip.compress(text.read_bytes())[:-12])
+    before = sorted(tmp_path.rglob("*"))
+    assert run("translate", trained, damaged, "--out", out, *options)[0] == 1
+    assert (out.read_bytes(), sorted(tmp_path.rglob("*"))) == (wanted.encode(), before), "whole or not at all"
+
+
+def test_translate_does_not_write_over_what_comes_on_stdin(trained: Path, tmp_path: Path) -> None:
+    text = tmp_path / "in.txt"
+    text.write_text("Ele lê.\n", encoding="utf-8")
+    command = [sys.executable, "-m", "repose", "translate", str(trained), "--out", str(text)]
+    with text.open("rb") as source:
+        found = subprocess.run(command, stdin=source, capture_output=True, check=False)
+    assert (found.returncode, b"is the text to translate" in found.stderr) == (2, True)
+    assert text.read_text(encoding="utf-8") == "Ele lê.\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("options", [(), ("--paragraphs",)])
 def test_a_pipe_can_be_translated(trained: Path, run: Run, tmp_path: Path, options: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TextIO
 
 from typer import Argument, Option
 
@@ -81,13 +81,14 @@ def translate_file(
 def translate_paragraphs(
     model: Path | Sequence[Path],
     file: Path | None,
+    output: TextIO,
     how: dict[str, Any],
     device: str,
     workers: int | None,
     precision: PrecisionName | None,
     engine: EngineChoice,
 ) -> None:
-    """`repose translate --paragraphs`: a text from a file or stdin to stdout."""
+    """`repose translate --paragraphs`: a text from a file, or stdin."""
     from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.load import load
     from repose.documents.encodings import Encoded
@@ -107,8 +108,8 @@ def translate_paragraphs(
         document = read_document(_mended(data), ".txt", paragraphs=True)
     assert isinstance(document, Encoded)
     with load(model, device, workers, precision, engine) as translator:
-        sys.stdout.write(document.decoded(_translated(translator, document, how)))
-        sys.stdout.flush()
+        output.write(document.decoded(_translated(translator, document, how)))
+        output.flush()
 
 
 def _mended(data: bytes) -> bytes:

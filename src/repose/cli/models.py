@@ -1,9 +1,11 @@
 """The verbs that use a trained model: `repose translate`, `score`, `evaluate`."""
 
+import os
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from typer import Argument, Option
 
@@ -33,6 +35,9 @@ _FIELD = "Field of the {} in files that name theirs, language in TMX (default: t
 def translate(
     model: ModelDir,
     file: Annotated[Path | None, Argument(help="Text file with one sentence per line (default, or -: stdin).")] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", help="File to write, whole or not at all (default, or -: stdout).")
+    ] = None,
     beam_size: BeamSize = None,
     num_hypotheses: Annotated[
         int,
@@ -64,7 +69,6 @@ def translate(
     A line may hold several sentences: they are translated one by one.
     """
     from repose.data.lines import check_file, opened, unpackable
-    from repose.data.readers import holds_pairs
     from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
 
@@ -72,27 +76,19 @@ def translate(
     counts, said, models = StreamCounts(), False, [model, *(ensemble or [])]
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "no_repeat_ngram_size": no_repeat_ngram_size}
     how = {**search, "num_hypotheses": num_hypotheses, "to": to}
-    if file is not None and all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
-        raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
-    if file is not None and not _exists(file):
-        command = f"echo '…' | repose translate {quoted(model)}"
-        raise DataError(f"there is no file {file}: check the path; to translate a sentence, echo it, as in {command}")
-    if file is not None and holds_pairs(file):
-        raise ConfigError(
-            f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "
-            "text file (`repose bulk` takes a field of JSONL and Parquet)"
-        )
-    if file is not None and file.suffix.lower() not in ("", ".txt") and _is_document(file):
-        command = f"repose translate-file {quoted(model)} {quoted(file)} OUT{file.suffix}"
-        raise ConfigError(f"{file} is a {file.suffix} file, with more than text in it: translate it with `{command}`")
+    _check_text(file, model)
     if paragraphs:
         if num_hypotheses > 1 or scores:
             raise ConfigError("--paragraphs gives one text: leave --num-hypotheses and --scores out")
-        documents.translate_paragraphs(models, file, {**search, "to": to}, device, workers, precision, engine)
+        with _output(out, file) as output:
+            documents.translate_paragraphs(
+                models, file, output, {**search, "to": to}, device, workers, precision, engine
+            )
         return
     if file is not None:
         check_file(file, again=False)
     with (
+        _output(out, file) as output,
         load(models, device, workers, precision, engine) as translator,
         nullcontext() if file is None else unpackable(file),
         nullcontext(documents.stdin()) if file is None else opened(file) as source,
@@ -102,13 +98,53 @@ def translate(
             say("type a sentence; Ctrl-D ends")
         for translation in translate_lines(translator, source, counts, **how):
             for line in printed(translation, counts.lines - 1, num_hypotheses=num_hypotheses, scores=scores):
-                print(line)
-            sys.stdout.flush()
+                print(line, file=output)
+            output.flush()
             if counts.unseen is not None and not said:
                 number, script = counts.unseen
                 say(f"line {number:,} is in {script} script, which this model's training hardly saw: expect nonsense")
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
+
+
+def _check_text(file: Path | None, model: Path) -> None:
+    """Raises DataError and ConfigError for what has no lines to translate."""
+    from repose.data.readers import holds_pairs
+
+    if file is None:
+        return
+    if all(map(_exists, (file, model))) and file.is_dir() and model.is_file():
+        raise ConfigError(f"{model} is a file and {file} a folder: the model comes first")
+    if not _exists(file):
+        command = f"echo '…' | repose translate {quoted(model)}"
+        raise DataError(f"there is no file {file}: check the path; to translate a sentence, echo it, as in {command}")
+    if holds_pairs(file):
+        raise ConfigError(
+            f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "
+            "text file (`repose bulk` takes a field of JSONL and Parquet)"
+        )
+    if file.suffix.lower() not in ("", ".txt") and _is_document(file):
+        command = f"repose translate-file {quoted(model)} {quoted(file)} OUT{file.suffix}"
+        raise ConfigError(f"{file} is a {file.suffix} file, with more than text in it: translate it with `{command}`")
+
+
+@contextmanager
+def _output(out: Path | None, file: Path | None) -> Iterator[TextIO]:
+    """Where translations go: stdout, or a file that is there when all is translated. Raises ConfigError for one that
+    cannot be, or that is translated itself."""
+    if out is None or out == Path("-"):
+        yield sys.stdout
+        return
+    from repose.system.files import replacing_file
+
+    if out.exists() and not out.is_file():
+        raise ConfigError(f"{out} is no file: name the file to write")
+    with suppress(OSError):
+        if os.path.samestat(out.stat(), os.fstat(0) if file is None else file.stat()):
+            raise ConfigError(f"{out} is the text to translate: name another file to write")
+    with replacing_file(out.resolve()) as temporary, temporary.open("w", encoding="utf-8", newline="") as output:
+        yield output
+    print(out)
 
 
 def _is_document(file: Path) -> bool:
