@@ -12,7 +12,7 @@ from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resa
 from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import method_of, read_runs
 from repose.report.figures import decoding_of
-from repose.report.pairs import Pair, Remarks, left_out, small_sets
+from repose.report.pairs import Pair, Remarks, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
 from repose.report.tables_settings import confounded, mixed_code
 from repose.runs.folder import RunFolder
@@ -93,11 +93,9 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     names = sorted({*usual, GREEDY})
     if decoding is not None and decoding not in names:
         raise ConfigError(f"decoding is {decoding!r}: these runs can be compared by {' or '.join(names)}")
-    remarks, reasons = Remarks(), dict[str, list[str]]()
-    systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks)
-    if decoding not in (None, *usual):
-        systems = [one for system in systems if (one := system.by_greedy(reasons)) is not None]
-    if said := [*remarks.of_scores, *remarks.of_texts, *left_out(reasons)]:
+    remarks = Remarks()
+    systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks, decoding)
+    if said := [*remarks.of_scores, *remarks.of_texts]:
         raise DataError(said[0].removesuffix("."))
     by_name = {one.group: one for one in systems}
     return _tested(Pair(*(by_name[name] for name in sides)), metric)

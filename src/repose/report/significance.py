@@ -14,7 +14,7 @@ from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
-from repose.report.figures import SCORES, decoding_of, kind_of_score
+from repose.report.figures import SCORES, decoding_of, kind_of_score, score
 from repose.report.pairs import (
     ComparedSystem,
     Pair,
@@ -49,20 +49,21 @@ _NEITHER = (
 )
 
 
-def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSystem]:
-    """Return the systems that can be tested on a corpus; sentences about everything else go to `remarks`."""
-    usual = usual_run(runs, corpus, _way)
+def systems_of(runs: RunSet, corpus: str, remarks: Remarks, decoding: str | None = None) -> list[ComparedSystem]:
+    """Return the systems that can be tested on a corpus; sentences about everything else go to `remarks`. `decoding`:
+    compare by this decoding instead of each run's own."""
+    usual = usual_run(runs, corpus, lambda run: _way(run, decoding))
     found: list[tuple[ReportRun, SentenceStatistics | None]] = []
     unlike: dict[str, list[str]] = {}
     uncounted: dict[str, list[str]] = {}
     for run in (run for group in runs.groups for run in runs.done(group, corpus)):
         try:
-            _check_scores(run, usual)
+            _check_scores(run, usual, decoding)
         except ReposeError as error:
             unlike.setdefault(str(error), []).append(run.name)
             continue
         try:
-            found.append((run, enough(statistics_of(run))))
+            found.append((run, enough(statistics_of(run, decoding))))
         except ReposeError as error:
             uncounted.setdefault(str(error), []).append(run.name)
             found.append((run, None))
@@ -76,8 +77,8 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks) -> list[ComparedSyst
     remarks.of_scores += left_out(unlike)
     remarks.of_texts += left_out(uncounted)
     return [
-        ComparedSystem(group, corpus, tuple(run for run, _ in of_group), tuple(counts for _, counts in of_group))
-        for group, of_group in kept.items()
+        ComparedSystem(group, corpus, tuple(run for run, _ in pairs), tuple(counts for _, counts in pairs), decoding)
+        for group, pairs in kept.items()
     ]
 
 
@@ -86,15 +87,17 @@ def _references(counts: SentenceStatistics) -> object:
     return counts.bleu[:, 1].tobytes()
 
 
-def _way(run: ReportRun) -> object:
+def _way(run: ReportRun, decoding: str | None) -> object:
     """Return how a run's translations were made and scored. Raises DataError if its scores are incomplete."""
     settings_of(run)
-    return kind_of_score(run, decoding_of(run), "bleu")
+    return kind_of_score(run, decoding or decoding_of(run), "bleu")
 
 
-def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
+def _check_scores(run: ReportRun, usual: ReportRun | None, decoding: str | None) -> None:
     """Raise ReposeError for a run whose scores cannot be compared with those of the `usual` one."""
     check_comparable(run)
+    if decoding is not None and score(run, decoding, "bleu") is None:
+        raise DataError(f"it has no scores by {_in_words(decoding)}")
     way = settings_of(run)
     if usual is None:
         return
@@ -102,7 +105,7 @@ def _check_scores(run: ReportRun, usual: ReportRun | None) -> None:
     if unlike := sorted(name for name in way | usual_way if way.get(name) != usual_way.get(name)):
         shown = [" and ".join(f"{name}:{one.get(name, 'none')}" for name in unlike) for one in (way, usual_way)]
         raise DataError(f"it was scored with {shown[0]}, {usual.name} with {shown[1]}")
-    widths = [decoding_of(one) for one in (run, usual)]
+    widths = [decoding or decoding_of(one) for one in (run, usual)]
     if widths[0] != widths[1]:
         raise DataError(f"it was decoded with {_in_words(widths[0])}, {usual.name} with {_in_words(widths[1])}")
     numbers = [(one.split, (one.scores or {}).get("num_sentences")) for one in (run, usual)]

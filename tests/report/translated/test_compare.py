@@ -116,7 +116,11 @@ def test_the_decoding_of_a_comparison_can_be_given_back(made: Any) -> None:
             found = repose.compare(*runs, decoding=decoding)
             assert found.decoding == (decoding or decodings[1])
             assert repose.compare(*runs, decoding=found.decoding) == found
-    with pytest.raises(DataError, match="good-s0; it has no scores of greedy translations"):
+    mixed = repose.compare(pair[0], greedy[0], decoding="greedy")
+    assert mixed == repose.compare(pair[0], pair[1], decoding="greedy"), "whichever search the runs are compared by"
+    with pytest.raises(DataError, match="it was decoded with greedy search, tales-base-s0 with beam 4"):
+        repose.compare(pair[0], greedy[0])
+    with pytest.raises(DataError, match="good-s0; it has no scores by greedy search"):
         repose.compare(pair[0], without(pair[1], "greedy"), decoding="greedy")
 
 
