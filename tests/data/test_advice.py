@@ -39,6 +39,7 @@ def test_where_it_is() -> None:
 def test_how_sides_are_named_goes_by_the_kind_of_file() -> None:
     by_fields = "(--src-field and --tgt-field"
     assert advice.name_sides("text").endswith(f"{by_fields})")
+    assert advice.name_sides().endswith(f"{by_fields}, or corpus.src_field and corpus.tgt_field among settings)")
     assert advice.name_sides("jsonl").endswith(f"{by_fields}, or --src-lang and --tgt-lang)")
     assert advice.name_sides("csv").endswith(f"{by_fields}, or a first line that names both columns)")
     assert advice.name_sides("tmx").endswith(f"{by_fields}, or --src-lang and --tgt-lang)")

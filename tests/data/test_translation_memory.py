@@ -101,7 +101,7 @@ def test_several_languages_have_to_be_chosen_from(tmx):
     found, _ = read(tmx(unit(three)), src_field="es", tgt_field="pt")
     assert found == [("El gato duerme.", "O gato dorme.")]
     assert read(tmx(unit(three)), tgt_field="es")[0] == [("The cat sleeps.", "El gato duerme.")]
-    refused(tmx(unit(three), own="*all*"), "say which are source and target", tgt_field="es")
+    refused(tmx(unit(three), own="*all*"), "--tgt-field, or with corpus.src_field and corpus.tgt_field", tgt_field="es")
 
 
 def test_units_without_one_of_the_languages_are_counted(tmx):

@@ -4,6 +4,7 @@ import re
 from itertools import groupby
 
 from repose.data.findings import CorpusCheck, Finding, Kind
+from repose.data.tables import BY_FIELDS
 from repose.system.terminal import counted
 
 FEW_PAIRS = 500
@@ -13,6 +14,7 @@ _SETS = {"train": "training", "valid": "validation", "test": "test", "synthetic"
 _SIDES = {"src": "source", "tgt": "target", "": "pair"}
 _BY_LANGUAGES, _BY_A_LINE = ", or --src-lang and --tgt-lang", ", or a first line that names both columns"
 _OTHERWISE = dict.fromkeys(("tmx", "jsonl", "parquet"), _BY_LANGUAGES) | dict.fromkeys(("csv", "tsv"), _BY_A_LINE)
+_OTHERWISE[""] = ", or corpus.src_field and corpus.tgt_field among settings"
 
 
 def name_sides(kind: str = "") -> str:
@@ -42,9 +44,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.MISNAMED: (
         "In another language than the corpus is said to be in",
-        "Correct what says it (--src-lang and --tgt-lang, or the names of files, columns or fields), or name the "
-        "right files. Nothing is wrong where the two languages are closely related and the text is what it is said to "
-        "be.",
+        "Correct what says it (--src-lang and --tgt-lang, corpus.src_lang and corpus.tgt_lang among settings, or the "
+        "names of files, columns or fields), or name the right files. Nothing is wrong where the two languages are "
+        "closely related and the text is what it is said to be.",
     ),
     Kind.REVERSED: (
         "In the other direction than most: each side in the script of the other",
@@ -169,10 +171,7 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
     if finding.kind is Kind.TOKENISED and pretokenized:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
     if finding.kind is Kind.UNUSABLE and finding.places == "unit":
-        return (
-            "Nothing, where a unit is not translated yet; for texts in another language, name it with --src-field and "
-            "--tgt-field."
-        )
+        return f"Nothing, where a unit is not translated yet; for texts in another language, name it with {BY_FIELDS}."
     return _SENTENCES[finding.kind][1]
 
 

@@ -14,9 +14,10 @@ from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Pai
 from repose.system.errors import DataError
 from repose.system.terminal import quoted
 
-NAME_BOTH = (
-    "name both sides, with --src-field and --tgt-field, or with corpus.src_field and corpus.tgt_field among settings"
-)
+BY_FIELDS = "--src-field and --tgt-field, or with corpus.src_field and corpus.tgt_field among settings"
+BY_LANGUAGES = "--src-lang and --tgt-lang, or with corpus.src_lang and corpus.tgt_lang among settings"
+"""What names the sides on the command line; and in Python, whose settings have the names that they have in files."""
+NAME_BOTH = f"name both sides, with {BY_FIELDS}"
 
 _BY_TABS = (".tsv", ".tab")
 _DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # in case of a tie, the one that is rarer in prose wins

@@ -17,6 +17,7 @@ from xml.parsers import expat
 from repose.data.language import code_of, short_code
 from repose.data.lines import blocks
 from repose.data.pairs import MAX_CHARACTERS, Counts, Pair, Row
+from repose.data.tables import BY_FIELDS
 from repose.system.errors import DataError
 
 _PAIRED, _ALONE = frozenset({"bpt", "ept"}), frozenset({"it", "ph", "ut"})
@@ -36,7 +37,7 @@ _BEGUN = re.compile(rb"&#?\w{0,12}\Z")
 """A character reference that the next block completes."""
 _HOLE = "\0"
 """Marks the place of a standalone code in a segment until the segment is complete."""
-_NAME_BOTH = 'say which are source and target ("en" is "en-US", too), with --src-field and --tgt-field'
+_NAME_BOTH = f'say which are source and target ("en" is "en-US", too), with {BY_FIELDS}'
 
 Unit = dict[str, str]
 """Text by language code, as the file writes the codes."""

@@ -23,7 +23,7 @@ from repose.data.language import (
 )
 from repose.data.pairs import Pair, Row
 from repose.data.readers import PairReader, kind_of, languages_of_files, unpacked
-from repose.data.tables import FIELDS, plain_name
+from repose.data.tables import BY_LANGUAGES, FIELDS, plain_name
 from repose.data.tags import Taught
 from repose.system.errors import ConfigError, DataError
 
@@ -139,9 +139,7 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
     if the source side of a TMX file is unknown, or if the names of text files say that the target comes first."""
     languages = languages_of(corpus)
     if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
-        raise ConfigError(
-            f"{files[0]} is read in the languages of the corpus: say which they are, with --src-lang and --tgt-lang"
-        )
+        raise ConfigError(f"{files[0]} is read in the languages of the corpus: say which they are, with {BY_LANGUAGES}")
     fields = corpus.src_field, corpus.tgt_field
     if name in SPLITS[1:]:
         _check_order(files, languages)
