@@ -634,6 +634,23 @@ def test_columns_may_be_named_by_their_numbers(tmp_path, first):
         fails([tmp_path / "a.tsv"], "should be two of the 3 columns", src_field=wrong, tgt_field="1")
 
 
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        ("src\ttgt\tmended", ("src", "mended")),
+        ("TARGET\tsource\tmended", ("TARGET", "mended")),
+        ("Text\tid\tTranslation", ("Text", "Translation")),
+        ("sentence\tlang\ttranslation", ("sentence", "translation")),
+        ("eng\tpor\tone", None),  # as rows begin that say which languages they are in
+    ],
+)
+def test_columns_by_their_numbers_may_have_names_too(tmp_path, first, named):
+    (tmp_path / "a.tsv").write_text(f"{first}\nd\te\tf\n", encoding="utf-8")
+    pairs, counts = read([tmp_path / "a.tsv"], src_field="1", tgt_field="3")
+    assert pairs == [("eng", "one"), ("d", "f")][named is not None :]
+    assert (counts.columns, counts.header_lines) == (named or ("1", "3"), int(named is not None))
+
+
 def test_fields_that_a_table_without_a_header_does_not_name_are_refused(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\nd\te\n", encoding="utf-8")
     fails([tmp_path / "a.tsv"], "no field 'de'", "or by the numbers of their columns", src_field="de", tgt_field="en")

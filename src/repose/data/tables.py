@@ -53,7 +53,8 @@ def table_columns(
         at = [int(field) - 1 for field in fields]
         if -1 in at or max(at) >= len(first) or at[0] == at[1]:
             raise DataError(f"{path}, line 1: {src} and {tgt} should be two of the {len(first)} columns")
-        return (at[0], at[1], len(first)), names_columns((first[at[0]], first[at[1]]))
+        is_header = names_columns((first[at[0]], first[at[1]])) or any({*pair} <= {*names} for pair in _SIDES)
+        return (at[0], at[1], len(first)), is_header
     are_names = len(first) == 2 and names_columns((first[0], first[1]))
     if are_names and tuple(fields) == FIELDS:
         swapped = (names[1], names[0]) in _SIDES or _are_reversed(names, languages)
@@ -75,6 +76,7 @@ def table_columns(
 
 _SIDES = (
     *(("source", "target"), ("src", "tgt"), ("source_text", "target_text"), ("source", "translation")),
+    *(("text", "translation"), ("sentence", "translation"), ("source_sentence", "target_sentence")),
     *(("original", other) for other in ("translation", "übersetzung", "traduction", "traducción", "tradução")),
     *(
         ("quelle", "ziel"),
