@@ -16,6 +16,15 @@ from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError
 
 
+@pytest.mark.parametrize("axis", tests.axes.AXES)
+def test_the_docstring_of_an_axis_names_its_values(axis: str) -> None:
+    """It is all the documentation that they have: docs/architectures.md sends readers there."""
+    said = vars(Architecture)["__pydantic_fields__"][axis].description
+    named = (value for value in tests.axes.NAMED.get(axis, ()) if isinstance(value, str))
+    assert said
+    assert [value for value in named if f"`{value}`" not in said] == []
+
+
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [

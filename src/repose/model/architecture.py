@@ -58,58 +58,70 @@ class Architecture:
     """
 
     positions: PositionsKind = "interleaved"
-    """How the model knows the order of its tokens. Rows that `combine` adds: Vaswani's interleaved sinusoids, the
-    tutorial's halves, arXiv 2410.04731 eq. 3 as printed, learned with the model, or learned before it by a
-    reinforcement learning policy (arXiv 2310.10930). Rotated queries and keys (RoFormer). Scores: falling with the
-    distance (ALiBi), learned for each distance (T5), of positions beside those of contents (TUPE-A), and both (TUPE-R).
-    Or not at all."""
+    """How the model knows the order of its tokens. Rows that `combine` adds: `interleaved` sinusoids; `halves`: sines,
+    then cosines, as in the TensorFlow tutorial; `printed`: arXiv 2410.04731 eq. 3 to the letter; `learned` with the
+    model; `policy`: learned before it by reinforcement (arXiv 2310.10930). `rotary`: queries and keys are turned
+    (RoFormer, arXiv 2104.09864). `alibi`: scores fall with the distance (arXiv 2108.12409). `t5`: a learned number for
+    each distance (arXiv 1910.10683). `untied`, `untied_relative`: positions have scores of their own (TUPE-A and
+    TUPE-R, arXiv 2006.15595). Or `none`."""
     combine: Combine = "add"
-    """How token embeddings and positions meet: their sum, or side by side."""
+    """How token embeddings and positions meet: `add`, or `concat`, side by side (arXiv 2410.04731)."""
     embedding_scale: EmbeddingScale = "sqrt"
-    """Factor on token embeddings: sqrt(d_token), 1/sqrt(d_token) (arXiv 2410.04731 eq. 18, 28 as printed), or none."""
+    """Factor on token embeddings: `sqrt` of d_token; `inverse_sqrt`, divided by it (arXiv 2410.04731 eq. 18, 28 as
+    printed); or `none`."""
     encoder_token_norm: TokenNormKind = "none"
-    """Normalisation of the source token embeddings' columns: over the sentence, its prefix, the vocabulary, or the
-    tokens of earlier updates."""
+    """Normalisation of the source token embeddings' columns: `none`; or over the `sentence` (arXiv 2410.04731), the
+    `prefix` up to each token, the `vocabulary`, or the tokens of earlier updates (`running`)."""
     decoder_token_norm: TokenNormKind = "none"
-    """The same for the target; `sentence` looks ahead and cannot translate."""
+    """The same for the target: `none`, `sentence`, which looks ahead and cannot translate, `prefix`, `vocabulary` or
+    `running`."""
     token_norm_site: TokenNormSite = "tokens"
-    """Where token norm applies: to the tokens, to the concatenation, or to every layer's token half."""
+    """Where token norm applies: to the `tokens`; `after_concat`, to the concatenation; or before `every_layer`, to its
+    token half."""
     values: Values = "hidden"
-    """What attention's values are made of: the layer's hidden states, the normalised token embeddings, or hidden
-    states in the first half of the heads and token embeddings in the second."""
+    """What attention's values are made of: the layer's `hidden` states; the normalised embeddings of the `tokens`
+    (arXiv 2410.04731); or `both`: hidden states in the first half of the heads and token embeddings in the second."""
     input_norm: InputNorm = "none"
-    """Full layer normalization: layer norm of tokens and of positions (separate), or of their sum."""
+    """`none`; a layer norm of the `sum` of tokens and positions; or one of each, `separate` (full layer normalization,
+    arXiv 2310.10930)."""
     norm: Norm = "post"
-    """The norm after the residual sum (Vaswani), before the sublayer (Pre-LN, a final norm per stack), or both."""
+    """The norm: `post`, after the residual sum (Vaswani); `pre`, before the sublayer (Pre-LN, arXiv 2002.04745; a final
+    norm per stack); or `both`."""
     norm_kind: NormKind = "layer"
-    """What `norm` is: layer norm, the row divided by its root mean square (RMSNorm), or the row brought to one learned
-    length (ScaleNorm). Others stay layer norms."""
+    """What `norm` is: `layer` norm; `rms`, the row divided by its root mean square (RMSNorm, arXiv 1910.07467); or
+    `scale`, the row brought to one learned length (ScaleNorm, arXiv 1910.05895). Others stay layer norms."""
     residual_weight: Positive = 1.0
-    """k of the weighted residual connection F(x) + kx."""
+    """k of the weighted residual connection F(x) + kx (arXiv 2310.10930: 4)."""
     feed_forward: FeedForwardKind = "relu"
-    """What the feed-forward layer does with its hidden numbers: ReLU, GELU, or a product with those of a further
-    projection, its gate, after GELU or after Swish. A gate costs half as many weights again: with a `d_ff` of two
-    thirds, there are as many as without."""
+    """What the feed-forward layer does with its hidden numbers: `relu`; `gelu`; or a product with those of a further
+    projection, its gate, after GELU (`geglu`) or after Swish (`swiglu`, both arXiv 2002.05202). A gate costs half as
+    many weights again: with a `d_ff` of two thirds, there are as many as without."""
     qk_norm: QkNormKind = "none"
-    """Queries and keys as they are, or each of length 1 with a learned scale of their products (QK-norm)."""
+    """Queries and keys: `none`, as they are; or `l2`, each of length 1 with a learned scale of their products (QK-norm,
+    arXiv 2010.04245)."""
     self_score: SelfScore = "keep"
-    """A token's attention to its own position: kept, score zero before softmax, excluded, or weight zero after."""
+    """A token's attention to its own position: `keep` it; `zero` its score before the softmax (zero-masked
+    self-attention, arXiv 2310.10930); `exclude` it; or `zero_weights`, its weight after the softmax."""
     score_residual: ScoreResidual = "none"
-    """Whether attention adds the layer before's scores to its own (RealFormer)."""
+    """Whether attention adds the scores of the `previous_layer` to its own (RealFormer, arXiv 2012.11747), or
+    `none`."""
     attention_window: Annotated[int, Field(ge=2)] | None = None
-    """r of restricted self-attention: a token attends to r/2 tokens on each side ("none": to all)."""
+    """r of restricted self-attention (Vaswani, section 4): a token attends to r/2 tokens on each side ("none": to
+    all)."""
     initialisation: Initialisation = "xavier"
-    """How initial values are drawn: Xavier, as the TF tutorial's Keras layers do, as fairseq does, or Kaiming."""
+    """How initial values are drawn: `xavier`; `keras`, as the TensorFlow tutorial's layers do; `fairseq`, as it does;
+    or `kaiming`."""
     tie_embeddings: TieEmbeddings = "all"
-    """Which of the two embedding tables and the output projection are one matrix."""
+    """What is one matrix: both embedding tables and the output projection (`all`); that of the target and the output
+    projection (`output`); or `none`."""
 
     d_token: Count = 512
     """Width of a token embedding (m in arXiv 2410.04731). d_model is this, or twice this with `concat`."""
     num_heads: Count = 8
     """Attention heads."""
     num_kv_heads: Count | None = None
-    """Heads of keys and values, each read by as many heads of queries as any other: grouped-query attention, or with
-    one, multi-query attention ("none": each head has its own)."""
+    """Heads of keys and values, each read by as many heads of queries as any other: grouped-query attention (arXiv
+    2305.13245), or with one, multi-query attention (arXiv 1911.02150; "none": each head has its own)."""
     head_dim: Count = 64
     """Width of a head's queries, keys and values (r and q in arXiv 2410.04731)."""
     d_ff: Count = 2048
