@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from repose.decoding.engine import Engine
 from repose.decoding.worker import Batch, Results, Worker
+from repose.system.errors import ReposeError
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching here has taken or would take so long: twice what they need to start."""
@@ -148,7 +149,7 @@ class _Crew:
         """Have at least so many workers for a call, without waiting for them; none after a `close`."""
         with self._changed:
             while len(self.workers) < number and not call.alone:
-                self._message = self._message or pickle.dumps(engine)
+                self._message = self._message or _pickled(engine)
                 worker = Worker()
                 self.workers.append(worker)
                 given = (worker, self._message)
@@ -234,3 +235,13 @@ class _Crew:
                         return call, index
                 self._changed.wait()
         return None
+
+
+def _pickled(engine: Engine) -> bytes:
+    """Pickle an engine for a worker. Raises ReposeError for a model with something that cannot be, such as a hook."""
+    try:
+        return pickle.dumps(engine)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ReposeError(
+            f"other processes cannot have a copy of this model ({error}): translate with workers = 1"
+        ) from error
