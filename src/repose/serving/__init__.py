@@ -1,19 +1,19 @@
-"""Models over HTTP: LibreTranslate's API, answered by one front process from the translations of several others.
+"""Serve models over HTTP with LibreTranslate's API: one front process answers requests, workers translate.
 
-settings.py                         what `repose serve` can be told
-server.py                           from start to end: models, application, HTTP server
-protocol.py                         bounds on what is read before a request is known
-middleware.py                       what holds of every request
-app.py                              the answers, endpoint by endpoint
-access.py, parameters.py            who may ask, and what is asked for
-refusals.py                         answers that are no translation
-catalogue.py, languages.py          models and their directions; codes of languages, and which one a text is in
-texts.py, documents.py, explain.py  a text, a file and an explanation: sentences out, translations in
-dispatcher.py                       sentences of many requests in batches for workers
-workers.py, process.py, messages.py worker processes from the front, from within, and what the two say to each other
-files.py                            translated files until they are fetched
+settings.py                         settings and limits of `repose serve`
+server.py                           runs everything: models, application, HTTP server, signals
+protocol.py                         limits on reading a request: bytes, headers, seconds, connections
+middleware.py                       for every request: an id, headers, a log line, counts
+app.py                              the endpoints
+access.py, parameters.py            API keys and rate limits; the parameters of a request
+refusals.py                         error responses
+catalogue.py, languages.py          models and the directions they serve; language codes and language detection
+texts.py, documents.py, explain.py  translate texts and files, and explain translations
+dispatcher.py                       batches the sentences of many requests for the workers
+workers.py, process.py, messages.py worker processes: the front's side, the worker's side, and their messages
+files.py                            keeps translated files for download
 spec.py                             the API as OpenAPI
-metrics.py, log.py                  what is counted, and what is written about it
+metrics.py, log.py                  Prometheus metrics, and the log
 
-page/ holds the page for people.
+page/ holds the web page.
 """

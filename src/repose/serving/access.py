@@ -1,4 +1,4 @@
-"""Who may ask, and how often: API keys, requests a minute, an hour and a day, and addresses that guess keys."""
+"""Access control: API keys, limits on requests per minute, hour and day, and blocking of addresses that guess keys."""
 
 import hashlib
 import hmac
@@ -15,21 +15,21 @@ from repose.serving.refusals import RequestError, flood, slow_down
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.system.errors import ConfigError, DataError
 
-_WITH_PORT = re.compile(r"\[(.*)\](?::\d+)?|([^:]*):\d+")  # as some gateways write addresses
+_WITH_PORT = re.compile(r"\[(.*)\](?::\d+)?|([^:]*):\d+")  # some gateways add a port to addresses
 _SECONDS = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
 _MOST_CLIENTS = 100_000
-"""Whose requests are counted; beyond them the oldest are forgotten."""
+"""Maximum number of clients whose requests are counted. Beyond it, the oldest are forgotten."""
 
 
 class Windows:
-    """Events of each client, by minutes, hours or days that begin with its first one."""
+    """Counts of each client's events, in windows of a minute, an hour or a day that start with its first event."""
 
     def __init__(self, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._seconds, self._clock = _SECONDS[unit], clock
         self._windows: dict[str, tuple[float, int]] = {}
 
     def add(self, client: str, number: int = 1) -> int:
-        """How many there are now in the client's minute, hour or day."""
+        """Add events and return the number in the client's current window."""
         began, count = self._current(client)
         if client not in self._windows and len(self._windows) >= _MOST_CLIENTS:
             self._forget()
@@ -41,7 +41,7 @@ class Windows:
         return self._current(client)[1]
 
     def seconds_left(self, client: str) -> float:
-        """How long the client's minute, hour or day still lasts."""
+        """Return the seconds until the client's current window ends."""
         return max(0.0, self._current(client)[0] + self._seconds - self._clock())
 
     def _current(self, client: str) -> tuple[float, int]:
@@ -55,10 +55,10 @@ class Windows:
 
 
 class Access:
-    """Decides on each request before it is read further."""
+    """Decides for each request whether it may be answered."""
 
     def __init__(self, settings: ServeSettings) -> None:
-        """Raises DataError for a file of keys that cannot be read, ConfigError where keys are needed."""
+        """Raises DataError if the file of keys cannot be read, ConfigError if keys are required but there are none."""
         self._settings = settings
         self.read_keys()
         self.wrong_keys = Windows("minute")
@@ -67,7 +67,7 @@ class Access:
         self._requests = [(unit, limit, Windows(unit)) for unit, limit in by_unit.items() if limit != NO_LIMIT]
 
     def read_keys(self) -> None:
-        """Read the keys that the file has now; if it cannot be read, the old ones stay. Raises what `Access` does."""
+        """Read the keys from their file. Raises the errors of `Access`; the old keys stay then."""
         settings = self._settings
         keys = _read_keys(settings.api_keys) if settings.api_keys is not None else []
         if settings.key_required and not keys:
@@ -79,7 +79,10 @@ class Access:
         return bool(self._keys)
 
     def check(self, address: str, key: object, cost: int = 1) -> str:
-        """Who asks, as counted. Raises RequestError. `key`: what the client gave, if anything; empty is none."""
+        """Check a request's key, count the request, and return the id under which its client is counted.
+
+        `key`: the API key that the client sent, if any; an empty one counts as none. Raises RequestError.
+        """
         limits = self._settings.limits
         client = address
         if self._keys:
@@ -87,7 +90,7 @@ class Access:
                 raise flood(self.wrong_keys.seconds_left(address))
             if key is not None and key != "":
                 digest = _digest(key if isinstance(key, str) else repr(key))
-                # No early end: how long it takes says nothing about which key is nearest.
+                # Compare with all keys, so that the time taken does not reveal which key is close.
                 if not sum([hmac.compare_digest(digest, known) for known in self._keys]):
                     self.wrong_keys.add(address)
                     raise RequestError(403, "Invalid API key")
@@ -104,10 +107,12 @@ class Access:
         return client
 
     def charge(self, client: str, cost: int, *, counted: int = 0) -> None:
-        """Count a request, or the rest of one of which so much has been counted. Raises RequestError, and counts
-        nothing then: a smaller one may still be served."""
+        """Count a request with this cost. `counted`: the part of the cost that was counted before.
+
+        Raises RequestError if a limit would be exceeded. Nothing is counted then, so a cheaper request may still pass.
+        """
         found = [
-            (unit, limit, requests, max(0, min(cost, limit) - counted))  # what costs more than all has to come alone
+            (unit, limit, requests, max(0, min(cost, limit) - counted))  # a cost above the limit uses all of it
             for unit, limit, requests in self._requests
         ]
         for unit, limit, requests, more in found:
@@ -118,8 +123,8 @@ class Access:
 
 
 def address_of(host: str | None, headers: Headers, *, trust_forwarded_for: bool) -> str:
-    """The address of a client; of IPv6 its network, since whoever has one address has 2^64."""
-    # The proxy's own is the last, be it in a line of its own or behind what the client wrote.
+    """Return a client's address; for IPv6 its /64 network, since a client has all 2^64 addresses of one."""
+    # The proxy's entry is the last one, in a header line of its own or after what the client wrote.
     forwarded = ",".join(headers.getlist("x-forwarded-for")) if trust_forwarded_for else ""
     return _network(forwarded.rpartition(",")[2].strip(), host or "")
 
@@ -132,7 +137,7 @@ def _network(forwarded: str, host: str) -> str:
     except ValueError:
         return host
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped  # as IPv4 comes to a listener of both kinds
+        address = address.ipv4_mapped  # the form of IPv4 addresses at a dual-stack listener
     if address.version == 6:
         return str(ipaddress.ip_network((int(address) >> 64 << 64, 64)))
     return str(address)

@@ -1,6 +1,6 @@
-"""The server's answers: LibreTranslate's API, as its clients use it, and /explain, /models and the page beside it.
+"""Endpoints of the server: LibreTranslate's API as its clients use it, and also /explain, /models and the page.
 
-Errors are `{"error": sentence}` whatever goes wrong.
+Every error is answered with `{"error": sentence}`.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ from repose.serving.texts import TranslatedText, translate_texts, warnings_of_un
 
 T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
-"""Milliseconds without a keystroke after which a page translates."""
+"""Milliseconds after the last keystroke before the page translates."""
 _GONE = 499
-_ARCHIVES_AT_ONCE = 4  # documents of office programs, which are far larger in memory than as files
+_ARCHIVES_AT_ONCE = 4  # documents of office programs, which take far more memory than their files' size
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
 _AUTO = "auto"
@@ -51,24 +51,24 @@ _APPENDING = threading.Lock()
 
 
 class Service:
-    """What answers: the models, their dispatcher, and who may ask."""
+    """The endpoints, with the models, their dispatcher and access control."""
 
     def __init__(
         self, settings: ServeSettings, catalogue: Catalogue, dispatcher: Dispatcher, metrics: Metrics, log: Log
     ) -> None:
-        """Raises what `Access` raises."""
+        """Raises the errors of `Access`."""
         self.settings, self.metrics, self.log = settings, metrics, log
         self.catalogue, self.dispatcher = catalogue, dispatcher
         self.access = Access(settings)
         self.downloads = files.Downloads(settings.limits)
         self._archives = asyncio.Semaphore(_ARCHIVES_AT_ONCE)
         self.ready = False
-        """Whether requests are wanted: not before all that they need is loaded, and not when the server is ending."""
+        """True once everything that requests need is loaded, until the server starts to end."""
         self.ending = False
         metrics.set_models(catalogue.models_json(), settings.precision or "fp32")
 
     def exchange(self, catalogue: Catalogue, dispatcher: Dispatcher) -> Dispatcher:
-        """Answer with other models from now on; the dispatcher of before, which may still be at work."""
+        """Switch to other models and return the previous dispatcher, which may still be translating."""
         before, self.catalogue, self.dispatcher = self.dispatcher, catalogue, dispatcher
         self.metrics.set_models(catalogue.models_json(), self.settings.precision or "fp32")
         return before
@@ -76,7 +76,10 @@ class Service:
     # Reading a request
 
     async def read(self, request: Request, *, cost: Callable[[Parameters], int] = lambda _: 1) -> Parameters:
-        """Its parameters. Raises RequestError, also for who may not ask."""
+        """Return the parameters of a request. `cost`: computes how many requests it counts as.
+
+        Raises RequestError if the request cannot be read or the client has no access.
+        """
         state = request.scope["state"]
         host, _ = request.scope["client"] or (None, 0)
         trust = self.settings.trust_forwarded_for
@@ -85,7 +88,7 @@ class Service:
             found = await self._parameters(request)
             state["counted"] = cost(found)
         except RequestError:
-            self.access.charge(address, 1)  # whoever it is: a key would be among what could not be read
+            self.access.charge(address, 1)  # to the address: if there is a key, it could not be read
             raise
         state["client"] = self.access.check(address, found.get("api_key"), state["counted"])
         return found
@@ -99,7 +102,10 @@ class Service:
             raise too_slow() from error
 
     def detected(self, source: str, texts: Sequence[str]) -> Detected | None:
-        """The language of texts together, where `source` is auto. Raises RequestError where it cannot be found out."""
+        """Detect the language of texts together if `source` is auto; return None otherwise.
+
+        Raises RequestError if no language is detected.
+        """
         if source.lower() != _AUTO:
             return None
         if found := self.detect("\n".join(texts)):
@@ -109,9 +115,9 @@ class Service:
         return NOTHING
 
     def direction(self, source: str, target: str, detected: Detected | None, kind: object = None) -> Direction | None:
-        """The direction that is asked for, with `kind` as the format; None where there is nothing to do.
+        """Return the requested direction; None if there is nothing to translate. `kind`: the requested format.
 
-        Raises RequestError.
+        Raises RequestError if the direction or the format is not supported.
         """
         start = canonical(source) if detected is None else detected.language
         for code, name in ((start if detected is None else None, source), (canonical(target), target)):
@@ -122,16 +128,20 @@ class Service:
         return None if detected is NOTHING else self.catalogue.direction(start, canonical(target))
 
     def detect(self, text: str) -> list[Detected]:
-        """The languages that a text may be in, of those that can be translated from."""
+        """Return the source languages that a text may be in, the most probable first."""
         return detect(text, self.catalogue.sources)
 
     async def answer(self, request: Request, work: Awaitable[T], seconds: float) -> T:
-        """What `work` gives, unless the client goes, or it is too late: then it is cancelled. Raises RequestError."""
+        """Return the result of `work`, which is cancelled if the client leaves or the time is over.
+
+        `seconds`: the time limit, which the header X-Request-Timeout can lower. Raises ClientDisconnect if the client
+        leaves, RequestError if the time is over.
+        """
         asked = request.headers.get("x-request-timeout")
         if asked is not None and _SECONDS.fullmatch(asked):
             seconds = min(seconds, float(asked))
-        ANSWERED_BY.set(time.monotonic() + seconds)  # for this request: each has a context of its own
-        connection = request.scope["state"].get("connection")  # none in tests without a network
+        ANSWERED_BY.set(time.monotonic() + seconds)  # for this request only: each has its own context
+        connection = request.scope["state"].get("connection")  # None in tests without a network
         try:
             async with asyncio.timeout(seconds) as timeout:
                 with self.dispatcher.in_use(), connection.ends(timeout) if connection else nullcontext():
@@ -180,7 +190,7 @@ class Service:
             work = documents.translate_html(self.dispatcher, direction, texts, beam_size)
         else:
             work = translate_texts(self.dispatcher, direction, texts, beam_size=beam_size, alternatives=alternatives)
-        with self.dispatcher.in_use():  # which may be another than at the beginning
+        with self.dispatcher.in_use():  # another dispatcher if the models have been replaced
             return await work
 
     async def detect_language(self, request: Request) -> Response:
@@ -242,13 +252,13 @@ class Service:
             async with self._archives if FORMATS[suffix].archive else nullcontext():
                 document = await documents.read(content, suffix)
                 media_type = documents.media_type(suffix, document)
-                if FORMATS[suffix].archive:  # packed, it was small
+                if FORMATS[suffix].archive:  # the size of the packed file was counted
                     self._charge_letters(request, sum(len(segment.text) for segment in document.segments))
                 letters = documents.letters_of(document)
                 direction = self.direction(source, target, self.detected(source, [letters]))
                 if direction is None:
                     return media_type, content, warnings_of_unchanged(letters, target)
-                with self.dispatcher.in_use():  # which may be another than at the beginning
+                with self.dispatcher.in_use():  # another dispatcher if the models have been replaced
                     return media_type, *await documents.translate_file(
                         self.dispatcher, direction, document, self.settings.beam_size
                     )
@@ -262,12 +272,12 @@ class Service:
         return JSONResponse(answer | ({"warnings": warnings} if warnings else {}))
 
     def _check_open(self) -> None:
-        """Raises RequestError where the server is ending, and its files with it."""
+        """Raise RequestError if the server is ending: it would delete the translated file."""
         if self.ending:
             raise closing()
 
     def _base_url(self, request: Request) -> str:
-        """As the client knows it, with a slash at its end."""
+        """Return the server's URL as the client knows it, with a slash at the end."""
         scheme = request.headers.get("x-forwarded-proto", "") if self.settings.trust_forwarded_for else ""
         url = request.base_url
         return str(url.replace(scheme=scheme) if scheme in ("http", "https") else url)
@@ -288,7 +298,7 @@ class Service:
         content, media_type = self.downloads.get(name)
         disposition = f'attachment; filename="translated{Path(name).suffix}"'
         headers = {**_SANDBOX, "Content-Disposition": disposition, "Content-Type": media_type}
-        return Response(content, headers=headers)  # which would add UTF-8 to a media type of its own
+        return Response(content, headers=headers)  # `media_type` would add UTF-8 to a text type
 
     async def explain(self, request: Request) -> Response:
         found = await self.read(request)
@@ -335,7 +345,7 @@ class Service:
 
 
 def make_app(service: Service) -> Outermost:
-    """The application, with everything around it."""
+    """Build the application with its middleware."""
     settings = service.settings
     routes: list[Route | Mount] = [
         Route("/translate", service.translate, methods=["POST"]),
@@ -359,7 +369,7 @@ def make_app(service: Service) -> Outermost:
         routes += page.routes()
     handlers: Any = dict.fromkeys((RequestError, HTTPException, ClientDisconnect, TranslationError), _to_refusal)
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # it would redirect to http, whatever the proxy speaks, and texts would follow
+    app.router.redirect_slashes = False  # would redirect to http even behind a proxy with https, and send texts there
     direct = {
         (method, route.path): route.endpoint
         for route in routes
@@ -379,7 +389,7 @@ def make_app(service: Service) -> Outermost:
 
 
 def refusal_of(error: Exception) -> Response | None:
-    """What a client is told of an error; None of one that nobody has foreseen."""
+    """Return the response to an error; None for an unexpected error."""
     match error:
         case RequestError():
             return JSONResponse({"error": error.text}, error.status, error.headers)
@@ -404,7 +414,7 @@ def _number_of_texts(found: Parameters) -> int:
 def _answer(
     translated: list[TranslatedText], is_list: bool, detected: Detected | None, alternatives: int
 ) -> dict[str, object]:
-    """As clients of LibreTranslate read it; `warnings` beside it, where there are any."""
+    """Return the answer of /translate as LibreTranslate's clients read it, and with `warnings` if there are any."""
 
     def one_or_all(values: list[Any]) -> Any:
         return values if is_list else values[0]
@@ -420,7 +430,7 @@ def _answer(
 
 
 def _append(path: Path, entry: dict[str, str]) -> None:
-    """A whole line or nothing."""
+    """Append a JSON line to a file, or leave the file unchanged and raise OSError."""
     line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
     with _APPENDING, path.open("ab", buffering=0) as file:
         size, why = file.seek(0, os.SEEK_END), OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

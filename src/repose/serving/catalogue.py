@@ -1,4 +1,4 @@
-"""The models that are served, and which of them translates from which language into which. Loads no torch."""
+"""The served models, and which model translates which direction. Loads no torch."""
 
 import contextlib
 import hashlib
@@ -23,59 +23,59 @@ from repose.serving.languages import canonical, name_of, shown
 from repose.serving.refusals import RequestError
 from repose.system.errors import CheckpointError, ConfigError
 
-_BYTES_OF_TOKEN = 4  # about; what a queue holds and which sentences are of like length needs no more
+_BYTES_OF_TOKEN = 4  # roughly; enough to bound the queue and to batch sentences of similar length
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What the front process knows of a model: enough to split a text and to count its tokens."""
+    """What the front process knows about a model: enough to split texts and to count their tokens."""
 
     path: Path
     source: str
-    """Canonical."""
+    """Canonical code of the source language."""
     target: str
     tag: str | None
-    """What it reads before a source by itself."""
+    """Tag that the model reads before a source by default."""
     tags: frozenset[str]
-    """What else it can be told to read."""
+    """Tags that the model can be told to read."""
     also: tuple[Taught, ...]
-    """What it was trained on beside pairs of its own languages."""
+    """Kinds of pairs that it was trained on besides pairs of its own languages."""
     lengths: Lengths
-    """How long sources may be."""
+    """Limits on the length of sources, in tokens."""
     scripts: frozenset[str] | None
-    """Scripts that training saw; None where the model does not say."""
+    """Scripts of the training's sources; None if the model does not state them."""
     spans: Spans
-    """Where its tokens stand in texts."""
+    """Finds the characters that its tokens stand for."""
     about: dict[str, Any]
-    """For /models."""
+    """The model's entry in the answer of /models."""
     beam_size: int = DEFAULTS.beam_size
-    """The beam that it searches with unless told otherwise."""
+    """Default beam size."""
     stamp: str = ""
-    """The stamp of its files: see `stamp_of`."""
+    """Identifies its files; see `stamp_of`."""
 
     def size(self, text: str) -> int:
-        """Tokens of a sentence, about: counted only of one that may be longer than the model reads."""
+        """Estimate a sentence's number of tokens; count them if it may be longer than the model reads."""
         short = self.lengths.most_tokens(text) <= self.lengths.longest
         return 2 + len(text.encode()) // _BYTES_OF_TOKEN if short else self.lengths.num_tokens(text)
 
 
 class Direction(NamedTuple):
-    """A model that translates from one language into another."""
+    """A source and a target language, and the model that translates between them."""
 
     source: str
     target: str
     model: ServedModel
     place: int
-    """Where the model stands in the list of all."""
+    """Index of the model in `Catalogue.models`."""
     tag: str | None
-    """To be read before each source; None: the model's own, if it has one."""
+    """Tag to read before each source; None for the model's default, if it has one."""
 
 
 class Catalogue:
-    """Models, and the directions they serve."""
+    """The served models and their directions."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
-        """Raises ConfigError where two models serve the same direction."""
+        """Raises ConfigError if two models serve the same direction."""
         self.models = list(models)
         self._directions: dict[tuple[str, str], Direction] = {}
         for place, model in enumerate(models):
@@ -87,17 +87,20 @@ class Catalogue:
                     )
                 self._directions[direction[:2]] = direction
         self.sources = list(dict.fromkeys(source for source, _ in self._directions))
-        """Languages that can be translated from, those of the first model first."""
+        """Source languages, the first model's first."""
         self.languages = sorted({language for pair in self._directions for language in pair})
         self.first = next(iter(self._directions.values()))
-        """What a page begins with."""
+        """The direction that the page starts with."""
 
     def targets(self, source: str) -> list[str]:
-        """Languages that it can be translated into, as they are shown, sorted."""
+        """Return the target languages for a source language, sorted, with their codes as clients see them."""
         return sorted(shown(target) for start, target in self._directions if start == source)
 
     def direction(self, source: str, target: str) -> Direction | None:
-        """The direction between two canonical codes; None where they are the same. Raises RequestError."""
+        """Return the direction between two canonical codes; None if they are equal.
+
+        Raises RequestError if no model serves the direction.
+        """
         if source == target:
             return None
         found = self._directions.get((source, target))
@@ -110,21 +113,23 @@ class Catalogue:
         return found
 
     def to_json(self) -> list[dict[str, object]]:
-        """/languages."""
+        """Return the answer of /languages."""
         return [{"code": shown(code), "name": name_of(code), "targets": self.targets(code)} for code in self.languages]
 
     def models_json(self) -> list[dict[str, object]]:
-        """/models."""
+        """Return the answer of /models."""
         return [
             {"source": shown(d.source), "target": shown(d.target), **d.model.about} for d in self._directions.values()
         ]
 
 
 def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
-    """The catalogue of run or model directories, exports to ONNX, and models on a hub. `languages`: `pt:en` for each
-    whose config does not know them, in order.
+    """Read the catalogue of run directories, model directories, exports to ONNX, and models on a hub.
 
-    Raises CheckpointError for a directory, ConfigError for languages.
+    `languages`: a pair such as `pt:en` for each model whose config does not state its languages, in order.
+
+    Raises CheckpointError for a directory that cannot be used, ConfigError for languages that are missing, malformed or
+    superfluous, and if two models serve the same direction.
     """
     left = list(languages)
     models = [_read_model(path, left) for path in runs]
@@ -161,7 +166,8 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
 
 
 def stamp_of(path: Path) -> str:
-    """The digest of the file that describes a model, and holds the digests of its others; "" where there is none."""
+    """Return the SHA-256 of the file that describes a model, or "" if it has none. The file holds the digests of the
+    model's other files."""
     place = hub.local_folder(path)
     is_export = graphs.is_graph_folder(place)
     described = place / description_file("onnx") if is_export else directory.locate(place) / directory.CONFIG
@@ -177,11 +183,11 @@ class _Files(NamedTuple):
     tokenizers: tuple[Tokenizer, Tokenizer]
     config: dict[str, Any]
     exported: graphs.GraphFolder | None = None
-    """Of an export to ONNX."""
+    """Set if the model is an export to ONNX."""
 
 
 def _read_files(path: Path) -> _Files:
-    """Of a run directory, a model directory, an export to ONNX, or a model on a hub; all but the weights."""
+    """Read a run directory, a model directory, an export to ONNX, or a model on a hub, without the weights."""
     place = hub.local_folder(path)
     if graphs.is_graph_folder(place):
         found = graphs.read(place)
@@ -200,8 +206,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _directions(place: int, model: ServedModel) -> list[Direction]:
-    """The model's own; and of one that was trained for several, each with its target as its tag, the others that it
-    says, and the opposite one."""
+    """Return the directions that a model serves: its own, and more if it was trained for several target languages with
+    their tags. These are the pairs that its config lists, and the reverse of its own."""
     found = {(model.source, model.target): Direction(model.source, model.target, model, place, None)}
     if model.tag is None or canonical(model.tag) != model.target:
         return list(found.values())
@@ -214,7 +220,7 @@ def _directions(place: int, model: ServedModel) -> list[Direction]:
 
 
 def _about(path: Path, files: _Files) -> dict[str, Any]:
-    """What there is to say of a model: never more than its files do."""
+    """Return a model's entry in the answer of /models. All facts come from its files."""
     place, config, exported = files.place, files.config, files.exported
     if exported is not None:
         digest, known = exported.description.get("weights_sha256"), exported.description.get("about")
@@ -224,7 +230,7 @@ def _about(path: Path, files: _Files) -> dict[str, Any]:
         known = about_model(directory.locate(place))
     known = known if isinstance(known, dict) else {}
     preset = None
-    with contextlib.suppress(CheckpointError):  # an export may be of an architecture that is only known elsewhere
+    with contextlib.suppress(CheckpointError):  # this version may not know the architecture of an export
         preset = preset_name(directory.architecture_in(config, place))
     return {
         "name": path.resolve().name,
@@ -232,7 +238,7 @@ def _about(path: Path, files: _Files) -> dict[str, Any]:
         "sha256": digest,
         "preset": preset,
         "parameters": known.get("parameters"),
-        "precision": None if exported is None else exported.facts.precision,  # of another, what the server is asked for
+        "precision": None if exported is None else exported.facts.precision,  # None: the server's setting applies
         "looks_ahead": bool(config.get("looks_ahead")),
         "finished": known.get("finished"),
         "scores": known.get("scores"),

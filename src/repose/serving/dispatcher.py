@@ -1,8 +1,8 @@
-"""Sentences of many requests, put together into batches for worker processes.
+"""Batch the sentences of many requests for worker processes.
 
-A worker that is idle takes what is there at once; under load the queue makes the batches. A batch begins with the
-sentence that has waited longest and goes on with those nearest to it in length. A sentence whose worker dies is given
-to another one, alone, and each answer reaches its request once.
+An idle worker gets whatever is waiting at once; under load the queue fills, so batches grow. A batch starts with the
+sentence that has waited longest and adds the sentences closest to it in length. If a worker dies, each sentence of its
+batch is translated again in a batch of its own. Each answer reaches its request once.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from repose.serving.workers import Worker, WorkerLostError
 from repose.system.errors import ReposeError
 
 _ATTEMPTS = 3
-_MOST_CONSIDERED = 2_048  # sentences that a batch is chosen from
+_MOST_CONSIDERED = 2_048  # sentences from which a batch is chosen
 _LONGEST_PAUSE = 30.0  # seconds between attempts to start a worker
-_SHARE_WAITED = 0.5  # of a batch's own time, that is worth waiting for a fuller one
-_KEPT_OF_LATE = 0.95  # from batch to batch
-_FIRST_RATE = 2_000.0  # source tokens a second, until it is measured
-_FAILURES = 3  # workers that did not start, one after the other, beyond which nobody is kept waiting for one
+_SHARE_WAITED = 0.5  # share of a batch's time that a worker may wait for a fuller one
+_KEPT_OF_LATE = 0.95  # factor on `_of_late` after each batch
+_FIRST_RATE = 2_000.0  # source tokens per second, until the rate is measured
+_FAILURES = 3  # failed starts in a row after which requests without a worker are refused
 
 ANSWERED_BY: ContextVar[float] = ContextVar("ANSWERED_BY", default=math.inf)
-"""By when the request that is worked on has to be answered, by `time.monotonic`."""
+"""Deadline of the current request, on the clock of `time.monotonic`."""
 
 
 class TranslationError(ReposeError):
-    """A sentence that no worker could translate."""
+    """Raised for a sentence that no worker could translate."""
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A sentence."""
+    """A sentence to translate."""
 
     how: How
     sentence: str
@@ -51,7 +51,7 @@ class _Job:
 
 
 class _Queue(OrderedDict[int, _Job]):
-    """Sentences that may share a batch, by their ids, the oldest first."""
+    """Sentences that may share a batch, keyed by `id`, the oldest first."""
 
     @property
     def oldest(self) -> _Job:
@@ -59,7 +59,7 @@ class _Queue(OrderedDict[int, _Job]):
 
 
 class Dispatcher:
-    """Worker processes and the queue before them, for one set of models. For one event loop."""
+    """Worker processes and their queue, for one set of models. Use it within one event loop."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Dispatcher:
         say: Callable[..., None] = lambda *_, **__: None,
         when_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`say(event, **facts)` is told of workers that start and die. `when_changed` is called where a worker that is
-        to replace another finds other files than that one had."""
+        """`say(event, **facts)` is called when workers start and die. `when_changed` is called if a replacement worker
+        finds that the files of a model have changed."""
         self._models, self._batching, self._metrics, self._say = list(models), batching, metrics, say
         self._when_changed = when_changed
         self._num_workers = workers
@@ -83,8 +83,8 @@ class Dispatcher:
         self._requests = 0
         self._in_work = 0  # sentences
         self._queue_tokens = 0
-        self._promises: dict[object, int] = {}  # of requests: tokens that are still to be translated
-        self._failures = 0  # workers that did not start since the last that did
+        self._promises: dict[object, int] = {}  # tokens that each request still has to translate
+        self._failures = 0  # failed starts since the last successful one
         self._rate = _FIRST_RATE
         self._is_woken = False
         self._of_late, self._wait_until = 0.0, 0.0
@@ -92,10 +92,10 @@ class Dispatcher:
         self._empty = asyncio.Event()
         self._closed = False
 
-    # Its life
+    # Start and end
 
     async def start(self) -> None:
-        """Wait until one worker is ready. Raises ReposeError where the models cannot be loaded."""
+        """Start the workers and wait until one is ready. Raises ReposeError if the models cannot be loaded."""
         self._first = asyncio.get_running_loop().create_future()
         self._slots = [asyncio.create_task(self._keep_worker()) for _ in range(self._num_workers)]
         try:
@@ -106,17 +106,17 @@ class Dispatcher:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a worker."""
+        """Whether at least one worker is ready."""
         return bool(self._workers)
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the workers."""
+        """Process ids of the workers."""
         return [worker.pid for worker in self._workers]
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within the block, a request is answered, maybe by several calls of `translate`: `drain` waits for its end."""
+        """Count a request as in progress within the block, whatever it calls; `drain` waits for its end."""
         self._requests += 1
         try:
             yield
@@ -125,13 +125,13 @@ class Dispatcher:
             self._say_if_empty()
 
     async def drain(self) -> None:
-        """Wait until nothing is left to be translated, nor comes from a request that is at work."""
+        """Wait until all sentences are translated and no request is in progress."""
         while self._in_work or self._queue_tokens or self._requests:
             self._empty.clear()
             await self._empty.wait()
 
     async def close(self) -> None:
-        """End the workers; what is not translated, or asked for later, fails."""
+        """End the workers. Sentences that are not yet translated fail, and so do later requests."""
         self._closed = True
         for slot in self._slots:
             slot.cancel()
@@ -141,20 +141,22 @@ class Dispatcher:
         self._queues.clear()
 
     def _fail_all(self, error: Exception) -> None:
-        """Whatever waits; each request takes its sentences out of the queue."""
+        """Fail all waiting sentences. Their requests then take them out of the queue."""
         for queue in self._queues.values():
             for job in queue.values():
                 _fail(job, error)
 
-    # What requests ask
+    # Methods for requests
 
     async def translate(
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
     ) -> list[Answer]:
-        """The answers, in order; cancelled, whatever has not begun is dropped. `num_tokens`: of each sentence.
-        `num_cut`: how many of them are only the beginnings of sentences.
+        """Translate sentences and return their answers in order. If cancelled, drop those that are still waiting.
 
-        Raises RequestError where too much waits already or it is closed, TranslationError.
+        `num_tokens`: number of tokens of each sentence. `num_cut`: how many of the sentences were cut to fit.
+
+        Raises RequestError if too much is waiting already, if no worker can be started, or after `close`; raises
+        TranslationError if a sentence cannot be translated.
         """
         if not sentences:
             return []
@@ -179,15 +181,17 @@ class Dispatcher:
             dropped = [job for job in jobs if self._drop(job)]
             self._metrics.cancelled.inc(sum(job.answer.cancelled() for job in dropped))
             for job in jobs:
-                job.answer.cancel()  # where another sentence has failed: nobody waits for the rest
+                job.answer.cancel()  # if another sentence has failed, nobody waits for the rest
 
     @contextlib.contextmanager
     def promised(self, tokens: int) -> Iterator[Callable[[int], None]]:
-        """Within the block, a request has so many tokens translated, in as many calls of `translate` as it likes, and
-        tells of those that are.
+        """Announce that a request translates this many tokens within the block, in any number of calls of `translate`.
 
-        Raises RequestError where these will not be translated in time. Requests take turns: what lies before them is
-        what waits already, and of each other request at most as much as of this one; never more than is left of all.
+        Yields a function that the request calls with the number of tokens translated since its last call.
+
+        Raises RequestError if the tokens would not be translated before the deadline. Requests take turns. So the work
+        before this request is what waits already, and from each other request at most as many tokens as this one has.
+        It is never more than the other requests have left in total.
         """
         self._check_ready()
         others = self._promises.values()
@@ -206,12 +210,12 @@ class Dispatcher:
             del self._promises[promise]
 
     def _check_ready(self) -> None:
-        """Raises RequestError where there is no worker, and will be none soon."""
+        """Raise RequestError if there is no worker, and none is expected soon."""
         if not self._workers and self._failures >= _FAILURES:
             raise busy(math.ceil(_LONGEST_PAUSE))
 
     def seconds_to_wait(self) -> int:
-        """The time in which the queue will have been translated, at the speed of late."""
+        """Estimate the seconds until the queue is translated, from the recent speed."""
         return math.ceil(self._seconds_for(self._queue_tokens))
 
     def _seconds_for(self, tokens: int) -> float:
@@ -228,7 +232,7 @@ class Dispatcher:
         self._metrics.queue_tokens.inc(job.num_tokens)
 
     def _drop(self, job: _Job) -> bool:
-        """Whether it was in the queue."""
+        """Remove a sentence from the queue. Return whether it was there."""
         queue = self._queues.get(job.how)
         if queue is None or queue.pop(id(job), None) is None:
             return False
@@ -240,7 +244,7 @@ class Dispatcher:
         return True
 
     def _wake(self) -> None:
-        """Give out batches once the requests that are there now have been read."""
+        """Give out batches after the event loop has read the requests that have already arrived."""
         if not self._is_woken:
             self._is_woken = True
             asyncio.get_running_loop().call_soon(self._give_out)
@@ -257,15 +261,18 @@ class Dispatcher:
                 idle.set_result(self._take())
 
     def _seconds_worth_waiting(self) -> float:
-        """Clients that have just been answered are about to ask again: until then, or for a worker's share of all that
-        there was to do of late."""
+        """Return the seconds that a worker should wait for a fuller batch; at most 0.0 to start at once.
+
+        Clients that were just answered often ask again soon. There is no point in waiting once a worker's share of the
+        recent work is in the queue.
+        """
         waiting = sum(map(len, self._queues.values()))
         self._of_late = max(waiting + self._in_work, self._of_late)
         share = min(self._of_late / self._num_workers, self._batching.max_batch_rows)
         return 0.0 if waiting >= share else self._wait_until - time.monotonic()
 
     def _take(self) -> list[_Job]:
-        """A batch, out of the queue: the oldest sentence, and those nearest to it in length."""
+        """Take a batch out of the queue: the oldest sentence, and the sentences closest to it in length."""
         queue = min(self._queues.values(), key=lambda queue: queue.oldest.arrived)
         oldest = queue.oldest
         batch = [oldest]
@@ -289,12 +296,12 @@ class Dispatcher:
     # The workers
 
     async def _keep_worker(self) -> None:
-        """A worker, and another one whenever it has died."""
+        """Run a worker, and start another one whenever it dies."""
         pause = 0.1
         while True:
             try:
                 worker = await Worker.start(self._models)
-            except Exception as error:  # whatever it was, this place for a worker must not be lost
+            except Exception as error:  # after any error, this worker's slot must not be lost
                 is_told = isinstance(error, ReposeError | WorkerLostError)
                 self._say("worker_failed", kind=type(error).__name__, reason=str(error) if is_told else None)
                 self._failures += 1
@@ -328,7 +335,7 @@ class Dispatcher:
             await asyncio.sleep(pause if pause > 0.2 else 0.0)
 
     async def _use(self, worker: Worker) -> None:
-        """Until it dies."""
+        """Have a worker translate batches until it dies."""
         while True:
             batch = await self._next(worker)
             if not batch:
@@ -343,7 +350,7 @@ class Dispatcher:
                 return
 
     async def _next(self, worker: Worker) -> list[_Job]:
-        """The next batch; nothing where the worker has died waiting for it."""
+        """Wait for the next batch of a worker. Return an empty list if the worker dies meanwhile."""
         idle: asyncio.Future[list[_Job]] = asyncio.get_running_loop().create_future()
         self._idle.append(idle)
         ended = asyncio.create_task(worker.ended())
@@ -352,7 +359,7 @@ class Dispatcher:
         try:
             return await idle
         except asyncio.CancelledError:
-            if idle.done() and not idle.cancelled():  # given out in the same turn, and nobody else's
+            if idle.done() and not idle.cancelled():  # a batch was given out in the same turn: nobody else has it
                 self._give_up(idle.result())
             raise
         finally:
@@ -368,7 +375,7 @@ class Dispatcher:
         self._say_if_empty()
 
     async def _translate(self, worker: Worker, jobs: list[_Job]) -> bool:
-        """Whether the worker is alive after it."""
+        """Translate a batch. Return whether the worker is still alive."""
         began = time.monotonic()
         for job in jobs:
             self._metrics.queue_seconds.observe(began - job.arrived)
@@ -378,7 +385,7 @@ class Dispatcher:
         except ReposeError as error:
             self._again(jobs, TranslationError(str(error)))
             return True
-        except Exception as error:  # whatever it was, nothing may be lost
+        except Exception as error:  # after any error, no sentence may be lost
             if not isinstance(error, WorkerLostError | TimeoutError):
                 self._say("worker_error", kind=type(error).__name__, where=where(error))
             self._again(jobs, TranslationError("a translation worker died of this text"))
@@ -395,7 +402,7 @@ class Dispatcher:
         return True
 
     def _again(self, jobs: Sequence[_Job], error: TranslationError) -> None:
-        """Put sentences back, each to be translated alone; fail those for which that was no use."""
+        """Put sentences back into the queue, each to be translated alone. Fail those that were tried too often."""
         for job in reversed(jobs):
             if job.answer.done():
                 continue
@@ -407,7 +414,7 @@ class Dispatcher:
         self._wake()
 
     def _record(self, answers: Sequence[Answer]) -> None:
-        """A batch."""
+        """Record a translated batch in the metrics."""
         metrics, tokens = self._metrics, [answer.num_src_tokens for answer in answers]
         metrics.batch_rows.observe(len(answers))
         metrics.padded_share.observe(1.0 - sum(tokens) / max(1, len(tokens) * max(tokens)))

@@ -1,4 +1,4 @@
-"""Documents with markup: split and put together by `repose.documents`, translated by the dispatcher in between."""
+"""Translate documents with markup: `repose.documents` reads and writes them, the dispatcher translates sentences."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -21,18 +21,19 @@ from repose.system.errors import ReposeError
 
 T = TypeVar("T")
 _THREADS = ThreadPoolExecutor(8, "documents")
-"""Of documents alone: some take long, nothing can stop a thread, and all else would wait for them."""
+"""Threads for documents only. Some documents take long, and a running thread cannot be stopped, so other work must not
+share these threads."""
 _UNFINISHED: set[Future[Any]] = set()
-_LOOKED_AT = 10_000  # letters of a document that its language is found out by
+_LOOKED_AT = 10_000  # characters of a document used to detect its language
 
 
 def at_work() -> bool:
-    """Whether a thread still reads or writes a document, which nothing can stop."""
+    """Whether a thread is still reading or writing a document. It cannot be stopped."""
     return bool(_UNFINISHED)
 
 
 def media_type(suffix: str, document: Document) -> str:
-    """The media type of a document's file, with the encoding where it is text."""
+    """Return the media type of a document's file, with the encoding of a text format."""
     kind = FORMATS[suffix].media_type
     charset = document.charset if isinstance(document, Encoded) and kind.startswith("text/") else ""
     return f"{kind}; charset={charset}" if charset else kind
@@ -41,24 +42,24 @@ def media_type(suffix: str, document: Document) -> str:
 async def translate_html(
     dispatcher: Dispatcher, direction: Direction, texts: Sequence[str], beam_size: int | None
 ) -> list[TranslatedText]:
-    """Translate each of the texts and keep all of its tags, in their places by attention."""
+    """Translate HTML texts. All tags are kept, and placed by attention."""
 
     def finished(page: HtmlDocument, job: Job, answers: Sequence[Answer]) -> TranslatedText:
         text = page.text(job.placed([answer.whole for answer in answers]))
         return TranslatedText(text, warnings=tuple(_warnings(direction, job, answers)))
 
-    pages = [await _in_thread(HtmlDocument, text) for text in texts]  # so that no thread goes on long for nobody
+    pages = [await _in_thread(HtmlDocument, text) for text in texts]  # separate calls can be cancelled in between
     jobs, answers = await _translate(dispatcher, direction, pages, beam_size)
     return [await _in_thread(finished, *each) for each in zip(pages, jobs, answers, strict=True)]
 
 
 async def read(content: bytes, suffix: str) -> Document:
-    """A file of a known suffix. Raises RequestError for one that is damaged or not what it says."""
+    """Read a file with a known suffix. Raises RequestError if it is damaged or does not have the suffix's format."""
     return await _to_the_end(read_document, content, suffix)
 
 
 def letters_of(document: Document) -> str:
-    """The beginning of what is to be translated, without markup, by which a language can be found out."""
+    """Return the beginning of the text to translate, without markup, for language detection."""
     letters: list[str] = []
     number = 0
     for segment in document.segments:
@@ -70,7 +71,7 @@ def letters_of(document: Document) -> str:
 
 
 async def letters_of_html(texts: Sequence[str]) -> str:
-    """The beginning of the texts together, likewise."""
+    """Return the beginning of several HTML texts together, without markup, for language detection."""
     letters = ""
     for text in texts:
         if len(letters) > _LOOKED_AT:
@@ -82,7 +83,10 @@ async def letters_of_html(texts: Sequence[str]) -> str:
 async def translate_file(
     dispatcher: Dispatcher, direction: Direction, document: Document, beam_size: int | None
 ) -> tuple[bytes, list[str]]:
-    """The file of a document, and warnings. Raises RequestError for one that would be far larger than the document."""
+    """Translate a document. Return its file and warnings.
+
+    Raises RequestError if the file would be far larger than the document.
+    """
     (job,), (answers,) = await _translate(dispatcher, direction, [document], beam_size)
 
     def finished() -> tuple[bytes, list[str]]:
@@ -104,8 +108,10 @@ def _submit(function: Callable[..., T], *arguments: Any) -> Future[T]:
 
 
 async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function gives. Whoever is cancelled before it has begun takes no thread. Raises RequestError for what is
-    wrong with a document."""
+    """Run a function in a thread and return its result. If cancelled before it has started, it takes no thread.
+
+    Raises RequestError if something is wrong with a document.
+    """
     try:
         return await asyncio.wrap_future(_submit(function, *arguments))
     except ReposeError as error:
@@ -113,8 +119,10 @@ async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
-    """The same, but whoever is cancelled waits for its end first, so that a place among the archives that are at work
-    is free when its memory is."""
+    """Do the same as `_in_thread`, but wait for the function's end if cancelled.
+
+    Thus a new archive is only read after the memory of a cancelled one is free.
+    """
     submitted = _submit(function, *arguments)
     thread = asyncio.wrap_future(submitted)
     try:
@@ -122,7 +130,7 @@ async def _to_the_end(function: Callable[..., T], *arguments: Any) -> T:
     except ReposeError as error:
         raise RequestError(400, f"Invalid request: {error}") from error
     finally:
-        submitted.cancel()  # if it has not begun
+        submitted.cancel()  # has no effect once it has started
         await asyncio.wait([thread])
 
 
@@ -132,8 +140,10 @@ async def _translate(
     documents: Sequence[Document],
     beam_size: int | None,
 ) -> tuple[list[Job], list[list[Answer]]]:
-    """The sentences of documents: those without markup, then those with attention to place it by. All of them are one
-    request, so that the queue does not refuse the later ones for the earlier ones."""
+    """Translate the sentences of documents: first those without markup, then those that need attention to place markup.
+
+    All documents are one request, so that the queue does not refuse later documents because of earlier ones.
+    """
     model = direction.model
     reader = Reader(base_code(direction.source), model.lengths.stays_whole, model.spans)
     jobs = [await _in_thread(Job, document, reader) for document in documents]

@@ -1,4 +1,4 @@
-"""Where the words of a translation come from, for people who look: tokens, probabilities, attention."""
+"""Explain translations to people: tokens, probabilities and attention."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,8 +22,11 @@ async def explain(
     alternatives: int = 0,
     heads: bool = True,
 ) -> dict[str, Any]:
-    """The answer of /explain: the translation, and of each sentence what the model read, wrote and looked at; further
-    translations with their scores. `heads`: with the attention of every head, and not only with its mean."""
+    """Return the answer of /explain: the translation, alternatives with their scores, and for each sentence its source
+    tokens, target tokens, probabilities and attention.
+
+    `heads`: whether to include the attention of every layer and head besides the mean over the last layer's heads.
+    """
     whole = split(direction, text)
     how = replace(how_to(direction, beam_size, alternatives), explain=True)
     answers = await in_turn(dispatcher, direction.model, how, whole.sentences)
@@ -36,7 +39,7 @@ async def explain(
 
 
 def _alternatives(whole: Parts, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
-    """Each text once, with the sum of its sentences' scores."""
+    """Return the alternatives without duplicates, each with the sum of its sentences' scores."""
     found = []
     for text, rank in further(whole, answers, number).items():
         scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
@@ -45,7 +48,10 @@ def _alternatives(whole: Parts, answers: Sequence[Answer], number: int) -> list[
 
 
 def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[list[float]]:
-    """(layers, heads, target tokens, source tokens) to (target tokens, source tokens)."""
+    """Average attention over the heads of the last layer.
+
+    (layers, heads, target tokens, source tokens) becomes (target tokens, source tokens).
+    """
     heads = attention[-1]
     return [
         [round(sum(weights) / len(heads), DIGITS) for weights in zip(*rows, strict=True)]
@@ -54,7 +60,7 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
 
 
 def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
-    """Offsets are in characters (code points) of the request's text and of the whole translation."""
+    """Describe each sentence. Offsets count code points of the request's text and of the whole translation."""
     sentences, texts = [], texts_of(whole, answers, 0)
     src_at = 0
     for place, (part, answer) in enumerate(zip(whole.parts, whole.filled(answers), strict=True)):
@@ -90,14 +96,16 @@ def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[
 
 
 def _stripped(spans: Sequence[Span], text: str) -> list[Span]:
-    """Where tokens of a text stand once there is no white space around it."""
+    """Convert token spans in a text to spans in the text without surrounding white space."""
     lead, size = len(text) - len(text.lstrip()), len(text.strip())
     return [(min(max(0, start - lead), size), min(max(0, end - lead), size)) for start, end in spans]
 
 
 def tokens(labels: Sequence[str], spans: Sequence[Span], at: int) -> list[dict[str, Any]]:
-    """Each token with the characters that it stands for, from `start` to `end`, moved by `at`; none for one without any
-    of its own, such as [END], or one of the bytes of a character."""
+    """Return each token with the characters that it stands for, from `start` to `end`, both shifted by `at`.
+
+    The range is empty for a token without characters of its own, such as [END] or a byte of a longer character.
+    """
     found, place = [], 0
     for label, (start, end) in zip(labels, spans, strict=True):
         start, place = max(place, start), max(place, end)

@@ -1,4 +1,4 @@
-"""Translated files, kept under names that nobody guesses until they are old."""
+"""Keep translated files for a limited time, under names that nobody can guess."""
 
 import secrets
 import tempfile
@@ -13,7 +13,7 @@ from repose.serving.settings import Limits
 
 
 def suffix_of(name: str, known: Container[str]) -> str:
-    """The end of a file's name, in lower case. Raises RequestError for one that is not known."""
+    """Return the suffix of a file's name in lower case. Raises RequestError if the suffix is not in `known`."""
     suffix = PurePosixPath(name.replace("\\", "/")).suffix.lower()
     if suffix not in known:
         raise RequestError(400, f"Invalid request: file format {suffix[:16] or 'without a name'} is not supported")
@@ -21,17 +21,20 @@ def suffix_of(name: str, known: Container[str]) -> str:
 
 
 class Downloads:
-    """Translated files, which end with this object's `close`, and with the process however it ends: they have no
-    names in the file system."""
+    """Translated files for download.
+
+    The files have no names in the file system. So they are deleted by `close`, and also when the process ends, however
+    it ends.
+    """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
         self._files: dict[str, tuple[float, str, IO[bytes]]] = {}
         self.close = weakref.finalize(self, _close_all, self._files)
-        """Delete all of them."""
+        """Delete all files."""
 
     def put(self, suffix: str, content: bytes, media_type: str) -> str:
-        """Keep a file; the name under which it can be had. Raises RequestError where there is no room for it."""
+        """Keep a file and return its name for `get`. Raises RequestError if there is no room for it."""
         try:
             file = tempfile.TemporaryFile()  # noqa: SIM115
             file.write(content)
@@ -44,7 +47,7 @@ class Downloads:
         return name
 
     def get(self, name: str) -> tuple[bytes, str]:
-        """A file and its media type. Raises RequestError where there is none, any more."""
+        """Return a file's content and media type. Raises RequestError if there is no such file, or no longer."""
         self._forget(self._limits.max_files)
         if name not in self._files:
             raise RequestError(404, "Not Found")
@@ -53,7 +56,7 @@ class Downloads:
         return file.read(), media_type
 
     def _forget(self, most: int) -> None:
-        """The old ones, and the oldest where there are more than so many."""
+        """Delete files that are too old, and the oldest ones if there are more than `most`."""
         now = self._clock()
         for name, (written, _, file) in list(self._files.items()):
             if now - written > self._limits.file_seconds or len(self._files) > most:

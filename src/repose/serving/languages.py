@@ -1,4 +1,4 @@
-"""Language codes as clients write them, their English names, and which of the served ones a text is in."""
+"""Language codes as clients write them, English names of languages, and language detection."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,18 +12,18 @@ _NAMES = {"pt-br": "Portuguese (Brazil)", "zh-hans": "Chinese", "zh-hant": "Chin
 
 
 def canonical(code: str) -> str:
-    """The one spelling of a code that is used inside: lower-cased, without the aliases of LibreTranslate."""
+    """Return the internal spelling of a code: lower case, with LibreTranslate's aliases resolved."""
     lower = code.lower()
     return _CANONICAL.get(lower, lower)
 
 
 def shown(code: str) -> str:
-    """A canonical code as answers have it."""
+    """Return the spelling of a canonical code that answers use."""
     return _SHOWN.get(code, code)
 
 
 def name_of(code: str) -> str:
-    """English name of a canonical code; the code where there is none."""
+    """Return the English name of a canonical code; the code itself if the name is unknown."""
     return _NAMES.get(code) or language_name(code)
 
 
@@ -31,9 +31,9 @@ class Detected(NamedTuple):
     """A language that a text may be in."""
 
     confidence: float
-    """From 0 to 100."""
+    """In percent, from 0 to 100."""
     language: str
-    """Canonical."""
+    """Canonical code."""
 
     def to_json(self) -> dict[str, object]:
         return {"confidence": self.confidence, "language": shown(self.language)}
@@ -41,14 +41,14 @@ class Detected(NamedTuple):
 
 _LOOKED_AT = 10_000  # characters
 NOTHING = Detected(0.0, "en")
-"""What is said of a text without letters."""
+"""Result for a text without letters."""
 
 
 def detect(text: str, served: Sequence[str]) -> list[Detected]:
-    """Which of the served languages a text is in, at most three, the most probable first; none for one without letters.
+    """Return up to three of the served languages that a text may be in, the most probable first.
 
-    Where only one is served there is nothing to choose. A language that the identifier does not know (py3langid) is
-    named only if it is the only one.
+    The list is empty for a text without letters. If only one language is served, the answer is that language. Otherwise
+    languages that the identifier (py3langid) does not know are never named.
     """
     text = text[:_LOOKED_AT]
     if not has_letters(text):

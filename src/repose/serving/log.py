@@ -1,4 +1,4 @@
-"""What the server writes about itself: a JSON object per line on stderr, without texts, keys and addresses."""
+"""The server's log: a JSON object per line on stderr, without texts, API keys or addresses."""
 
 import contextlib
 import datetime
@@ -8,28 +8,28 @@ import traceback
 from typing import TextIO
 
 _ROUTINE = frozenset({"worker_ready", "ready", "request", "draining", "ended"})
-"""Events that happen whenever it runs and is asked."""
+"""Events of normal operation."""
 
 
 class Log:
-    """Writes events to a stream; None: nowhere. On a terminal, whoever tries a model out sees what goes wrong alone."""
+    """Writes events to a stream, or nowhere if it is None. On a terminal, only events that indicate problems appear."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._left_out = _ROUTINE if stream is not None and stream.isatty() else frozenset[str]()
 
     def __call__(self, event: str, **facts: object) -> None:
-        """One line; none where it cannot be written, as on a full disk: what it is about goes on."""
+        """Write an event as one line. If this fails, on a full disk say, nothing is raised: the server goes on."""
         if self._stream is None or event in self._left_out:
             return
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-        with contextlib.suppress(OSError, ValueError):  # the latter of a stream that is closed
-            self._stream.write(json.dumps({"time": time, "event": event, **facts}) + "\n")  # at once: others write, too
+        with contextlib.suppress(OSError, ValueError):  # ValueError if the stream is closed
+            self._stream.write(json.dumps({"time": time, "event": event, **facts}) + "\n")  # in one call: others write
             self._stream.flush()
 
 
 class HttpEvents(logging.Handler):
-    """What the libraries that read requests say, as events."""
+    """Logs the warnings of the libraries that read requests as events."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(logging.WARNING)
@@ -42,6 +42,6 @@ class HttpEvents(logging.Handler):
 
 
 def where(error: BaseException) -> list[str]:
-    """The places that an error came through. Its sentence may hold a text, and is left out."""
+    """Return the code locations that an error passed through, without its message, which may contain a text."""
     frames = traceback.extract_tb(error.__traceback__)
     return [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames[-8:]]

@@ -1,4 +1,4 @@
-"""What the front process and its workers say to each other. Loads no torch."""
+"""Messages between the front process and its workers. Loads no torch."""
 
 import pickle
 import struct
@@ -9,87 +9,87 @@ from typing import Any, NamedTuple
 from repose.system.errors import ReposeError
 
 LENGTH = struct.Struct("!Q")
-"""Before each message: its bytes."""
+"""Header of each message: its length in bytes."""
 DIGITS = 4
-"""After the point, of log-probabilities and weights of attention that clients are shown."""
+"""Decimal places of the log-probabilities and attention weights that clients get."""
 
 
 def packed(message: object) -> bytes:
-    """A message with its length before it."""
+    """Serialize a message, with its length in front."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return LENGTH.pack(len(data)) + data
 
 
 class ModelToLoad(NamedTuple):
-    """A worker's first message is a list of these."""
+    """A model for a worker to load. The first message to a worker is a list of these."""
 
     loader: str
-    """`module:function` that makes a translator of the path and these settings."""
+    """Function that returns a translator, as `module:function`. It is called with the path and the settings."""
     path: str
     settings: dict[str, Any]
     stamp: str = ""
-    """`catalogue.stamp_of` the path where other files than these are refused."""
+    """If not empty, files whose `catalogue.stamp_of` differs are refused."""
 
 
 class ModelChangedError(ReposeError):
-    """The files of a model are no longer those that the server knows."""
+    """Raised if the files of a model have changed since the server read them."""
 
 
 @dataclass(frozen=True)
 class How:
-    """What sentences must have in common to be translated together."""
+    """Options of a translation. Sentences of a batch have the same options."""
 
     model: int
-    """Place in the list of models."""
+    """Index in the list of models."""
     tag: str | None = None
     beam_size: int | None = None
     num_hypotheses: int = 1
     explain: bool = False
-    """Whether tokens, their probabilities and attention are wanted, too."""
+    """Whether to return tokens, their probabilities and attention, too."""
     whole: bool = False
-    """Whether the translator's own `Translation` is wanted, for `repose.documents`."""
+    """Whether to return the translator's own `Translation`, too, for `repose.documents`."""
     attention: bool = False
-    """Whether attention is wanted in the `Translation`."""
+    """Whether the `Translation` should contain attention."""
 
 
 class Batch(NamedTuple):
-    """Sentences for a worker."""
+    """Sentences for a worker to translate together."""
 
     how: How
     sentences: Sequence[str]
 
 
 class Explained(NamedTuple):
-    """Where a translation comes from."""
+    """Tokens, probabilities and attention of a translation."""
 
     src_tokens: list[str]
-    """The tokens as people can read them, [START] and [END] included."""
+    """Readable source tokens, with [START] and [END]."""
     tgt_tokens: list[str]
-    """Likewise; without [START], [END] last if it was reached."""
+    """Readable target tokens, without [START]. The last one is [END] if it was reached."""
     log_probs: list[float]
-    """In nats, of each target token."""
+    """Log-probability of each target token, in nats."""
     attention: list[list[list[list[float]]]]
-    """Cross-attention: layers, heads, target tokens, source tokens."""
+    """Cross-attention: (layers, heads, target tokens, source tokens)."""
     src_spans: list[tuple[int, int]]
-    """The characters of the sentence that each source token stands for; none for [START], a tag, [END]."""
+    """Characters of the sentence that each source token stands for; an empty range for [START], a tag and [END]."""
     tgt_spans: list[tuple[int, int]]
-    """Likewise, of the translation."""
+    """Characters of the translation that each target token stands for; an empty range for [END]."""
 
 
 class Answer(NamedTuple):
     """The translation of a sentence."""
 
     texts: tuple[str, ...]
-    """The hypotheses, best first; one empty text for a blank sentence."""
+    """Texts of the hypotheses, the best first; one empty text for a blank sentence."""
     score: float = 0.0
-    """Log-probability of the first, in nats."""
+    """Log-probability of the best hypothesis, in nats."""
     num_tokens: int = 0
-    """Target tokens of the first, END included."""
+    """Number of target tokens of the best hypothesis, with [END]."""
     num_src_tokens: int = 0
-    """Source tokens as the model read them, START and END included."""
+    """Number of source tokens that the model read, with [START] and [END]."""
     truncated: bool = False
     explained: Explained | None = None
     scores: tuple[float, ...] = ()
-    """The log-probability of each of the texts, in nats."""
+    """Log-probability of each hypothesis, in nats."""
     whole: Any = None
-    """The `Translation`, where it was asked for."""
+    """The `Translation`, if it was requested."""

@@ -1,5 +1,7 @@
-"""What the server counts, in Prometheus' format. Of the front process alone, which sees everything; no label names a
-client or has a text in it."""
+"""Metrics of the server, in Prometheus' format.
+
+Only the front process counts, since it sees everything. No label names a client or contains a text.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,7 @@ from prometheus_client import (
 )
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)  # what a file has
+_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600)  # a file's limit
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0)
 _MODEL_LABELS = ("source", "target", "preset", "sha256", "precision")
@@ -23,7 +25,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """All that is measured of a server."""
+    """All metrics of a server."""
 
     def __init__(self) -> None:
         self.registry = r = CollectorRegistry()
@@ -50,17 +52,17 @@ class Metrics:
         self.reloads = Counter("repose_reloads", "Exchanges of the models", ["result"], registry=r)
         for counter, labels in ((self.tokens, ("source", "target")), (self.reloads, ("done", "failed"))):
             for label in labels:
-                counter.labels(label)  # 0 is told, too
+                counter.labels(label)  # expose zeros, too
         self.workers = Gauge("repose_workers", "Worker processes", ["state"], registry=r).labels("ready")
         self._models = Gauge("repose_model_info", "Models that are served", _MODEL_LABELS, registry=r)
 
     def set_models(self, models: Sequence[dict[str, Any]], precision: str) -> None:
-        """The models as /models has them; `precision` is of those that do not have one of their own."""
+        """Set the served models, given as in the answer of /models. `precision` applies to models that state none."""
         self._models.clear()
         for model in models:
             about = {**model, "precision": model.get("precision") or precision}
             self._models.labels(*(str(about.get(name) or "") for name in _MODEL_LABELS)).set(1)
 
     def exposed(self) -> bytes:
-        """All metrics as text."""
+        """Return all metrics as text."""
         return generate_latest(self.registry)

@@ -1,4 +1,4 @@
-"""What holds of every request: an id, headers, a line in the log, a count, and an answer in JSON whatever happens."""
+"""Middleware for every request: an id, headers, a log line, counts, and an answer in JSON whatever happens."""
 
 import asyncio
 import re
@@ -28,18 +28,18 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _WITHOUT_CORS = ("/spec", "/docs")
 _UNKNOWN = "other"
 _WATCHED = ("/health", "/health/live", "/health/ready", "/metrics")
-"""Asked every few seconds: the log has only those that were not well."""
+"""Endpoints that are polled every few seconds. Only their failures are logged."""
 
 
 class Bodies:
-    """Bytes of bodies that are in memory."""
+    """Counts the bytes of request bodies that are in memory."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.taken = 0
 
     def take(self, state: dict[str, Any], size: int) -> bool:
-        """Whether there was room."""
+        """Reserve memory for `size` more bytes of a request's body. Return whether there was room."""
         if self.taken + size > self._limit:
             return False
         self.taken += size
@@ -47,12 +47,12 @@ class Bodies:
         return True
 
     def give_back(self, state: dict[str, Any]) -> None:
-        """What a request has taken."""
+        """Release all memory that a request has reserved."""
         self.taken -= state.pop("body_bytes", 0)
 
 
 class Outermost:
-    """Around the application."""
+    """The outermost layer around the application."""
 
     def __init__(
         self,
@@ -65,14 +65,18 @@ class Outermost:
         log: Log,
         settings: ServeSettings,
     ) -> None:
-        """`direct`: by method and path, what answers without the application's walk through its routes. `refusal`: of
-        what that raises. `endpoints`: paths that requests are counted by."""
+        """Wrap an application.
+
+        `direct`: handlers by method and path, which are called without the application's search through its routes.
+        `refusal`: returns the response to an error, or None if the error is unexpected.
+        `endpoints`: paths by which requests are counted.
+        """
         self._app, self._direct, self._refusal = app, direct, refusal
         self._endpoints, self._metrics, self._log = endpoints, metrics, log
         self._prefix = settings.url_prefix
         self.bodies = Bodies(settings.limits.max_bodies)
         self.draining = False
-        """Whether connections are to be closed after their next answer."""
+        """Whether to close each connection after its next answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -116,20 +120,22 @@ class Outermost:
                 self._log("request", id=identity.decode(), **about, ms=round(1000 * seconds, 1), **state["facts"])
 
     def refused(self, status: int, text: str) -> None:
-        """Counts and tells what was refused before it was a request."""
+        """Count and log a refusal by the HTTP protocol, of which the application hears nothing."""
         self._metrics.requests.labels(_UNKNOWN, str(status)).inc()
         self._log("refused", status=status, text=text)
 
     def _below_prefix(self, path: str) -> str | None:
-        """The path as routes have it; None where it is not below the prefix. Health is told of anywhere: whoever asks
-        is on the machine."""
+        """Return the path without the prefix, as in the routes; None if the path is not below the prefix.
+
+        /health is also answered without the prefix, since health checks run on the server's own machine.
+        """
         if not self._prefix or (path.startswith("/health") and _endpoint(path, self._endpoints) != _UNKNOWN):
             return path
         below = path.removeprefix(self._prefix)
         return below if len(below) < len(path) and below.startswith("/") else None
 
     async def _response(self, path: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        """What answers a request, whose path below the prefix that is."""
+        """Return what answers a request. `path`: the path without the prefix, or None."""
         if scope["method"] == "OPTIONS":
             return Response(media_type="application/json")
         if path is None and scope["path"] == self._prefix:
@@ -156,7 +162,7 @@ class Outermost:
 
 
 def _identity(scope: Scope) -> bytes:
-    """As the client says, so that its log and ours can be put together, or new."""
+    """Return the request's id: the client's, so that its log can be matched with ours, or else a new one."""
     given = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
     return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
 

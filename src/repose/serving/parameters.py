@@ -1,4 +1,4 @@
-"""What a request asks for, however it says so: JSON, a form of either kind, or the query string."""
+"""Read the parameters of a request from JSON, a form (URL-encoded or multipart), or the query string."""
 
 import json
 import re
@@ -22,25 +22,25 @@ _UNREADABLE_FORM = "Invalid request: the multipart form cannot be read"
 
 
 class Upload(NamedTuple):
-    """A file of a form."""
+    """A file uploaded in a form."""
 
     name: str
     content: bytes
 
 
 class Parameters:
-    """The parameters of a request by name: of one that is given twice the first, the query string before the body."""
+    """Parameters of a request by name. Of repeated ones the first counts; the query string comes before the body."""
 
     def __init__(self, values: Mapping[str, Any], *, is_json: bool) -> None:
         self._values, self._is_json = values, is_json
 
     def get(self, name: str) -> Any:
-        """The value as it came, with whatever is no text in a string replaced; None where there is none."""
+        """Return the value as it came, with lone surrogates in a string replaced; None if it is missing."""
         value = self._values.get(name)
         return clean(value) if isinstance(value, str) else value
 
     def text(self, name: str) -> str:
-        """Raises RequestError where it is missing, empty or no text."""
+        """Return a string. Raises RequestError if it is missing, empty or not a string."""
         value = self.get(name)
         if value is None or value in ("", []):
             raise missing(name)
@@ -49,9 +49,9 @@ class Parameters:
         return value
 
     def texts(self, name: str) -> str | list[str]:
-        """A text, or in JSON a list of texts. The lines of a form's text end in a line feed alone.
+        """Return a text, or from JSON a list of texts. Line ends of a form's text become line feeds.
 
-        Raises RequestError where it is missing, empty or something else.
+        Raises RequestError if the parameter is missing, empty or of another type.
         """
         value = self.get(name)
         if isinstance(value, list) and value:
@@ -62,7 +62,7 @@ class Parameters:
         return text if self._is_json else "\n".join(text.splitlines())
 
     def number(self, name: str, most: int) -> int:
-        """A number of at most `most`; 0 where it is missing or negative. Raises RequestError for anything else."""
+        """Return a number of at most `most`; 0 if it is missing or negative. Raises RequestError for anything else."""
         value = self.get(name)
         if value is None or value == "":
             return 0
@@ -77,7 +77,7 @@ class Parameters:
         return number
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """True or false, 1 or 0, yes or no. Raises RequestError for anything else."""
+        """Return a flag, written as true or false, 1 or 0, yes or no. Raises RequestError for anything else."""
         value = self.get(name)
         if value is None or value == "":
             return default
@@ -86,7 +86,7 @@ class Parameters:
         return _FLAGS[said]
 
     def upload(self, name: str) -> Upload:
-        """A file of a multipart form. Raises RequestError where there is none."""
+        """Return a file of a multipart form. Raises RequestError if there is none."""
         value = self._values.get(name)
         if not isinstance(value, Upload):
             raise missing(name)
@@ -94,7 +94,7 @@ class Parameters:
 
 
 def check_sizes(texts: str | list[str], limits: Limits) -> None:
-    """Raises RequestError for too many texts, or one that is too long."""
+    """Raise RequestError if there are too many texts, or if one is too long."""
     if isinstance(texts, list) and limits.batch_limit != NO_LIMIT and len(texts) > limits.batch_limit:
         raise too_long(len(texts), limits.batch_limit)
     longest = max(map(len, [texts] if isinstance(texts, str) else texts))
@@ -103,14 +103,14 @@ def check_sizes(texts: str | list[str], limits: Limits) -> None:
 
 
 def clean(text: str) -> str:
-    """Without lone surrogates, which JSON can spell and nothing can encode."""
+    """Replace lone surrogates, which JSON can contain but no encoding can represent."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 async def read(request: Request, limits: Limits, take: Callable[[int], bool]) -> Parameters:
-    """What the request asks for. `take`: asked for room for so many bytes.
+    """Read the parameters of a request. `take`: reserves memory for a number of bytes; returns whether there was room.
 
-    Raises RequestError for what cannot be read, or is too large, and ClientDisconnect.
+    Raises RequestError if the request is malformed or too large, ClientDisconnect if the client leaves.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     is_json = kind == "application/json" or kind.endswith("+json")
@@ -170,7 +170,7 @@ async def _from_multipart(request: Request, body: bytes, limits: Limits) -> list
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
-    # Starlette would take the client's `charset` for any of Python's codecs, some of which take quadratic time.
+    # Starlette would decode with any Python codec that the client names as `charset`; some take quadratic time.
     boundary = parse_options_header(request.headers["content-type"])[1].get(b"boundary", b"").decode("latin-1")
     if not boundary:
         raise RequestError(400, _UNREADABLE_FORM)
@@ -181,7 +181,7 @@ async def _from_multipart(request: Request, body: bytes, limits: Limits) -> list
         form = await parser.parse()
     except (MultiPartException, ValueError, LookupError, TypeError, AttributeError) as error:
         raise RequestError(400, _UNREADABLE_FORM) from error
-    except OSError as error:  # a large part is kept in a file meanwhile
+    except OSError as error:  # large parts are buffered in a file
         raise RequestError(507, f"The form cannot be kept: {error.strerror or error}") from error
     found: list[tuple[str, Any]] = []
     for name, value in form.multi_items():

@@ -1,7 +1,7 @@
-"""A worker process of the server: loads the models, and answers batches until its input ends.
+"""Worker process of the server: loads the models, then answers batches until its input ends.
 
-It is a plain interpreter, started by `repose.serving.workers`. A message is its length and a pickle, both
-ways; the other side is its parent alone.
+It is a plain interpreter, started by `repose.serving.workers`, and talks to its parent only. In both directions, a
+message is its length followed by a pickle.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from repose.system.token_ids import START
 
 
 def main() -> None:
-    """The main function: models first, then batches. Ends with its parent."""
+    """Load the models, then answer batches. Ends when the parent does."""
     source, sink = open_pipes()
     with contextlib.suppress(EOFError, BrokenPipeError):
         translators: list[Any] = []
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def answers(translator: Any, batch: Batch) -> list[Answer]:
-    """One answer for each sentence, in order. Raises what the translator raises."""
+    """Translate a batch and return one answer per sentence, in order. Raises the translator's errors."""
     how = batch.how
     translations = translator.translate(
         list(batch.sentences),

@@ -1,6 +1,6 @@
-"""uvicorn's HTTP protocol with bounds on what it reads before a request is known: bytes, lines, seconds, connections.
+"""uvicorn's HTTP protocol, with limits before the application sees a request: bytes, headers, seconds, connections.
 
-Its refusals are JSON, as all others are.
+Its refusals are JSON, like all others.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from repose.serving.settings import Limits
 
 _MOST_HEADERS = 128
-_CROWDED = 0.75  # of all connections that there may be: from here on none is kept after its answer
+_CROWDED = 0.75  # share of the allowed connections; above it none is kept open after its answer
 _MOST_WAITING = 16
-"""Requests that a client may send before the one before them is answered; the connection ends with the last of them."""
-_LEAST_READ = 64 << 10  # bytes of answers in `send_seconds`
-_LAST_SECONDS = 0.25  # for a request that is on its way when the server ends
+"""Requests that a client may send before an earlier one is answered. The connection closes after the last of them."""
+_LEAST_READ = 64 << 10  # bytes of answers that a client has to read in `send_seconds`
+_LAST_SECONDS = 0.25  # time for a request that is on its way when the server ends
 
 
 class _StopError(Exception):
-    """Ends the reading of a connection."""
+    """Stops reading from a connection."""
 
 
 class _Flow(FlowControl):
-    """Reads nothing while requests wait for the one before them."""
+    """Flow control that pauses reading while requests wait for an earlier one."""
 
     def __init__(self, transport: Transport, pipeline: deque[Any]) -> None:
         super().__init__(transport)
@@ -41,13 +41,15 @@ class _Flow(FlowControl):
 
 
 def guarded(limits: Limits, refused: Callable[[int, str], None] = lambda *_: None) -> type[HttpToolsProtocol]:
-    """The protocol with these limits. `refused` is called with the status and the sentence of each refusal: the
-    application never hears of these requests."""
+    """Return the protocol class with these limits.
+
+    `refused` is called with the status and the sentence of each refusal: the application never sees these requests.
+    """
     return type("GuardedProtocol", (_GuardedProtocol,), {"limits": limits, "refused": staticmethod(refused)})
 
 
 class _GuardedProtocol(HttpToolsProtocol):
-    """Of one connection."""
+    """The protocol of one connection."""
 
     limits: Limits
     refused: Callable[[int, str], None]
@@ -76,7 +78,7 @@ class _GuardedProtocol(HttpToolsProtocol):
 
     @contextlib.contextmanager
     def ends(self, timeout: Timeout) -> Iterator[None]:
-        """Within the block, the end of this connection is that of what waits, too."""
+        """Within the block, let `timeout` expire when this connection ends."""
         self._waiting = timeout
         if self.transport.is_closing():
             timeout.reschedule(0.0)
@@ -94,8 +96,8 @@ class _GuardedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._parse(data)
         if not self._in_head and self.cycle is not None and self.cycle.response_complete:
-            self._start_clock()  # the rest of a body that was answered before it was there: nobody else waits for it
-        # What came with the last line of a head is a body, which has limits of its own.
+            self._start_clock()  # limit the time for the rest of a body that was answered before it arrived
+        # Bytes after the last line of a head belong to the body, which has its own limits.
         if self._in_head and self._head_bytes > self.limits.max_head and not self.transport.is_closing():
             self._refuse(431, "Invalid request: the head is too large")
 
@@ -105,7 +107,7 @@ class _GuardedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 return
             except httptools.HttpParserUpgrade as upgrade:
-                # A request to change to another protocol, as HTTP/2, is one of HTTP/1.1 to a server that does not.
+                # Ignore a request to switch to another protocol, such as HTTP/2, and answer it with HTTP/1.1.
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
             except httptools.HttpParserError:
                 if not self._is_full and not self.transport.is_closing():
@@ -146,7 +148,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_message_complete()
             self._in_head, self._head_bytes = True, 0
-            self.flow.resume_reading()  # a large last part has paused it, and nobody would see the client leave
+            self.flow.resume_reading()  # while paused by a large last part, it would not see the client leave
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -156,7 +158,7 @@ class _GuardedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         crowded = len(self.connections) > _CROWDED * self.limits.max_connections
         if crowded and self.timeout_keep_alive_task is not None and not self._head_bytes:
-            self._close()  # nobody keeps a place by doing nothing
+            self._close()  # idle connections must not keep others out
 
     def timeout_keep_alive_handler(self) -> None:
         if not self.transport.is_closing():
@@ -173,7 +175,7 @@ class _GuardedProtocol(HttpToolsProtocol):
             self._start_reader_clock()
 
     def shutdown(self) -> None:
-        """As the server ends: what has been sent already is read and answered before the connection is closed."""
+        """Close the connection as the server ends. Requests that were already sent are read and answered first."""
         if self.cycle is None or self.cycle.response_complete:
             self.loop.call_later(_LAST_SECONDS, self._close_if_idle)
         else:
@@ -198,7 +200,7 @@ class _GuardedProtocol(HttpToolsProtocol):
         self.refused(status, text)
 
     def _close(self) -> None:
-        """Once the client has read what was written."""
+        """Close the connection once the client has read everything that was written."""
         self.transport.close()
         self._start_reader_clock()
 

@@ -1,10 +1,10 @@
-"""Answers that are no translation: a status, a sentence, and what the client may do."""
+"""Error responses: a status, a sentence, and headers such as Retry-After."""
 
 from collections.abc import Mapping
 
 
 class RequestError(Exception):
-    """Ends a request with `{"error": text}`."""
+    """Ends a request with the response `{"error": text}`."""
 
     def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(text)
@@ -12,12 +12,12 @@ class RequestError(Exception):
 
 
 def missing(name: str) -> RequestError:
-    """A parameter that is not there, or empty."""
+    """Return the error for a missing or empty parameter."""
     return RequestError(400, f"Invalid request: missing {name} parameter")
 
 
 def too_long(size: int, limit: int) -> RequestError:
-    """A request with more characters, or more texts, than the limit."""
+    """Return the error for a request with more characters, or more texts, than the limit."""
     return RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
 
 

@@ -1,7 +1,7 @@
-"""`repose serve`: the models, the application and the HTTP server, from start to end.
+"""`repose serve`: run the models, the application and the HTTP server, from start to end.
 
-SIGTERM and SIGINT: no new work, requests in hand are answered, then it ends; a second one ends it at once. SIGHUP: the
-models are read again, and answer as soon as they are there.
+On SIGTERM or SIGINT, the server takes no new work, answers the requests in progress, and ends. A second signal ends it
+at once. On SIGHUP, the server loads the models again and switches to them when they are ready.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from repose.system.terminal import Say
 
 LOADER = "repose.decoding.load:load"
 _HTTP_LOGGERS = ("uvicorn.error", "python_multipart")
-"""Of libraries, which say there what is wrong with a request."""
+"""Loggers of libraries that report what is wrong with a request."""
 _GRACE_SECONDS = 0.2
-"""Between the first sign of an end, at /health/ready, and the last accepted connection."""
+"""Time from announcing the end at /health/ready to refusing new connections."""
 _KEEP_ALIVE_SECONDS = 65
-"""For connections without requests: longer than what proxies keep theirs for."""
+"""Time for which idle connections are kept open: longer than proxies keep theirs."""
 
 
 def serve(settings: ServeSettings, say: Say, log: Log, loader: str = LOADER) -> None:
-    """Serve until a signal ends it; `say` is told the address once it is ready.
+    """Serve until a signal ends the server. `say` is called with the address once the server is ready.
 
-    Raises ConfigError, CheckpointError and DataError for what cannot be served, WriteError where no
-    suggestions can be kept.
+    Raises ConfigError, CheckpointError or DataError for settings, models or files that cannot be used. Raises
+    WriteError if the file of suggestions cannot be written, or if there is no room for temporary files.
     """
     catalogue = read_catalogue(settings.runs, settings.languages)
     if settings.suggestions is not None:
@@ -57,7 +57,7 @@ def serve(settings: ServeSettings, say: Say, log: Log, loader: str = LOADER) -> 
         server = Server(settings, catalogue, listener, say, log, loader)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(server.run())
-    if documents.at_work():  # the interpreter would wait for its threads, and heed no signal meanwhile
+    if documents.at_work():  # the interpreter would wait for the threads and ignore signals meanwhile
         os._exit(0)
 
 
@@ -79,7 +79,7 @@ def _listen(host: str, port: int) -> socket.socket:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen()  # another server may have bound the address, too, and listen first
-    except (OSError, OverflowError, UnicodeError) as error:  # the last for a host that can be no name
+    except (OSError, OverflowError, UnicodeError) as error:  # UnicodeError for an invalid host name
         if listener is not None:
             listener.close()
         reason = getattr(error, "strerror", None) or str(error)
@@ -89,15 +89,17 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn's, which leaves the signals to `Server`."""
+    """uvicorn's server, which leaves signals to `Server`."""
 
     def __init__(self, config: uvicorn.Config, app: Outermost) -> None:
         super().__init__(config)
         self._app = app
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First no further connections, then the end of those that there are: clients whose connection is closed come
-        again at once, and would be accepted and dropped."""
+        """Stop accepting connections, then close those that are open.
+
+        In the other order, clients whose connection was closed would connect again, be accepted, and be dropped.
+        """
         for server in self.servers:
             server.close()
         self._app.draining = True
@@ -109,7 +111,7 @@ class _HttpServer(uvicorn.Server):
 
 
 class Server:
-    """One life of the service."""
+    """One run of the service, from start to end."""
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class Server:
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                proxy_headers=False,  # whom to believe is for --trust-forwarded-for to say
+                proxy_headers=False,  # --trust-forwarded-for decides this
                 backlog=settings.limits.max_connections,
                 timeout_keep_alive=_KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
@@ -147,7 +149,7 @@ class Server:
         self._ending: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Serve until the end. Raises ReposeError where the models cannot be loaded."""
+        """Serve until the end. Raises ReposeError if the models cannot be loaded."""
         events, loggers = HttpEvents(self._log), [logging.getLogger(name) for name in _HTTP_LOGGERS]
         for logger in loggers:
             logger.addHandler(events)
@@ -173,7 +175,7 @@ class Server:
             self._log("ended")
 
     def _heed_signals(self) -> contextlib.ExitStack:
-        """Have signals end the service, or read the models again; as before once what this returns is closed."""
+        """Let signals end the service or reload the models. Close the returned stack at the end."""
         loop, heeded = asyncio.get_running_loop(), contextlib.ExitStack()
         ends = (signal.SIGTERM, signal.SIGINT)
         try:
@@ -181,7 +183,7 @@ class Server:
                 loop.add_signal_handler(number, self._end)
             loop.add_signal_handler(signal.SIGUSR1, self._end)
             loop.add_signal_handler(signal.SIGHUP, self._reload)
-        except NotImplementedError:  # as on Windows, which does not even name the last two
+        except NotImplementedError:  # as on Windows, which lacks the last two signals
 
             def end(*_: object) -> None:
                 loop.call_soon_threadsafe(self._end)
@@ -201,7 +203,7 @@ class Server:
     async def _start(self) -> None:
         await self._service.dispatcher.start()
         try:
-            await asyncio.to_thread(known_languages)  # takes seconds once
+            await asyncio.to_thread(known_languages)  # takes seconds the first time
         except OSError as error:
             room = f"cannot unpack the identifier of languages in {gettempdir()} ({error.strerror or error})"
             raise WriteError(f"{room}: make room there, or set TMPDIR to a folder that has some") from error
@@ -225,11 +227,11 @@ class Server:
             self._reload()
 
     def _end(self) -> None:
-        if self._ending is not None:  # the second time: now
+        if self._ending is not None:  # the second signal ends it at once
             os._exit(1)
         self._log("draining")
         if self._starting is not None:
-            self._starting.cancel()  # whoever waits for models that are not there yet comes again
+            self._starting.cancel()  # clients that wait for the models to load must try again
         self._ending = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
@@ -240,30 +242,32 @@ class Server:
     def _reload(self) -> None:
         self._wants_reload = True
         if not self._service.ready and self._ending is None:
-            return  # `_start` sees to it: the first models are still being loaded
+            return  # the first models are still loading: `_start` reloads afterwards
         if self._reloading is None or self._reloading.done():
             self._reloading = asyncio.create_task(self._reload_while_wanted())
 
     def _reload_changed(self) -> None:
-        """What a worker has found; it tries again, and says so again, until new models are there."""
+        """Reload because a worker has found changed files. It retries and calls this again until the reload is done."""
         if self._reloading is None or self._reloading.done():
             self._reload()
 
     async def _reload_while_wanted(self) -> None:
-        while self._wants_reload:  # a signal that comes meanwhile is of files that may be newer
+        while self._wants_reload:  # a signal during a reload may be about newer files
             self._wants_reload = False
             await self._exchange()
 
     async def _exchange(self) -> None:
-        """The keys, then the models: those of before go on answering until the new ones are there, and for good where
-        they cannot be read."""
+        """Read the API keys and load the models again.
+
+        The old models answer until the new ones are ready. If something cannot be read, the old models stay.
+        """
         try:
             settings = self._settings
             self._service.access.read_keys()
             catalogue = await asyncio.to_thread(read_catalogue, settings.runs, settings.languages)
             dispatcher = self._dispatcher(catalogue)
             await dispatcher.start()
-        except Exception as error:  # whatever it was, the log says so
+        except Exception as error:  # any error is logged
             self._metrics.reloads.labels("failed").inc()
             is_told = isinstance(error, ReposeError)
             self._log("reload_failed", reason=str(error) if is_told else f"{type(error).__name__} at {where(error)}")
@@ -271,13 +275,13 @@ class Server:
         before = self._service.exchange(catalogue, dispatcher)
         self._metrics.reloads.labels("done").inc()
         self._log("reloaded")
-        retiring = asyncio.create_task(_retire(before))  # a file may take it minutes, and newer models are not to wait
+        retiring = asyncio.create_task(_retire(before))  # its files may take minutes; the next reload must not wait
         self._retiring.add(retiring)
         retiring.add_done_callback(self._retiring.discard)
 
 
 async def _retire(dispatcher: Dispatcher) -> None:
-    """Once it has answered what it was given."""
+    """Close a dispatcher after it has answered its requests."""
     try:
         await dispatcher.drain()
     finally:

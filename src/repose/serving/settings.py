@@ -1,6 +1,6 @@
-"""What `repose serve` can be told, with defaults that are safe for a machine that strangers can reach.
+"""Settings of `repose serve`, with defaults that are safe for a machine that strangers can reach.
 
-The command line takes its defaults from here, so this loads little.
+The command line takes its defaults from here, so this module imports little.
 """
 
 import math
@@ -22,42 +22,42 @@ _PREFIX = re.compile(r"(/[A-Za-z0-9._~-]+)*")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one request, one client and all of them together may ask for. A count of -1 is no limit."""
+    """Limits on each request, on each client, and on all clients together. A count of -1 means no limit."""
 
     char_limit: int = 5_000
-    """Characters of a text."""
+    """Characters per text."""
     batch_limit: int = 128
-    """Texts of a request."""
+    """Texts per request."""
     alternatives_limit: int = 16
-    """Further translations of a text."""
+    """Alternative translations per text."""
     req_limit: int = NO_LIMIT
-    """Requests a minute of an address, or of an API key; a list counts once for each of its texts."""
+    """Requests per minute from an address, or with an API key. A list counts once for each of its texts."""
     hourly_req_limit: int = NO_LIMIT
-    """Likewise an hour, besides."""
+    """Requests per hour, counted in the same way."""
     daily_req_limit: int = NO_LIMIT
-    """Likewise a day, besides."""
+    """Requests per day, counted in the same way."""
     wrong_key_limit: int = 10
-    """Wrong API keys a minute from an address; after them it is refused, right keys or wrong ones."""
+    """Wrong API keys per minute from an address. After that many, the address is refused even with a right key."""
     max_body: int = 8 << 20
-    """Bytes of a request's body."""
+    """Bytes per request body."""
     max_bodies: int = 128 << 20
-    """Bytes of all bodies that are in memory at once."""
+    """Bytes of all request bodies that are in memory at once."""
     max_connections: int = 1_024
     """Open connections."""
     receive_seconds: float = 15.0
-    """For a request to arrive, its head and its body each."""
+    """Seconds for the head of a request to arrive, and again for its body."""
     send_seconds: float = 60.0
-    """In which a client has to read 64 KiB of what was written to it, or the rest."""
+    """Seconds in which a client has to read 64 KiB of its answer, or the rest of it."""
     timeout: float = 30.0
-    """Seconds for a request to be answered; the header X-Request-Timeout lowers it."""
+    """Seconds in which a request has to be answered. The header X-Request-Timeout can lower it."""
     file_timeout: float = 600.0
-    """Seconds for a file to be translated."""
+    """Seconds in which a file has to be translated."""
     max_files: int = 256
-    """Translated files that are kept for their downloads."""
+    """Translated files that are kept for download."""
     file_seconds: float = 1_800.0
-    """Seconds for which each is kept."""
+    """Seconds for which a translated file is kept."""
     explain_limit: int = 1_000
-    """Characters of a text that is explained: attention grows with the square of the length."""
+    """Characters of a text to explain. It is low since attention grows with the square of the length."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a limit that would refuse everything."""
@@ -75,7 +75,7 @@ class Limits:
 
     @property
     def most_alternatives(self) -> int:
-        """Further translations of a text that can be asked for: no beam is wider than the widest."""
+        """Most alternatives that a request can ask for: the limit, or as many as the widest beam allows."""
         from repose.config.experiment import MAX_BEAM_SIZE
 
         widest = MAX_BEAM_SIZE - 1
@@ -83,97 +83,102 @@ class Limits:
 
     @property
     def max_json(self) -> int:
-        """Bytes of JSON, which is many times as large once it is read: those of all texts that a request may have."""
+        """Bytes of a JSON body: enough for all texts that a request may have. Parsed JSON takes many times its size."""
         counts = self.char_limit, self.batch_limit
         return self.max_body if NO_LIMIT in counts else min(self.max_body, (64 << 10) + 6 * counts[0] * counts[1])
 
     @property
     def max_form(self) -> int:
-        """Bytes of a form in one line, which takes long to read: twelve for each character of two texts."""
+        """Bytes of a URL-encoded form, which takes long to parse: twelve for each character of two texts."""
         return self.max_body if self.char_limit == NO_LIMIT else min(self.max_body, (64 << 10) + 24 * self.char_limit)
 
     @property
     def max_head(self) -> int:
-        """Bytes of a request's head: a text in the query string has up to twelve for each character."""
+        """Bytes of a request's head: a text in the query string takes up to twelve for each character."""
         return (64 << 10) + (12 * self.char_limit if self.char_limit > 0 else self.max_body)
 
 
 def default_req_limit(host: str) -> int:
-    """Requests a minute of each client, by the address that is listened on: none where only this machine can ask."""
+    """Return the default `req_limit` for the address that the server listens on.
+
+    There is no limit if only this machine can reach the server.
+    """
     try:
         only_here = host == "localhost" or ip_address(host).is_loopback
-    except ValueError:  # a name
+    except ValueError:  # a host name
         only_here = False
     return NO_LIMIT if only_here else _REQ_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batching:
-    """How sentences of many requests are put together."""
+    """How the sentences of many requests are batched."""
 
     max_batch_tokens: int = 4_096
-    """Source tokens of a batch, padding included."""
+    """Source tokens per batch, padding included."""
     max_batch_rows: int = 64
-    """Sentences of a batch."""
+    """Sentences per batch."""
     max_wait: float = 0.005
-    """Seconds that an idle worker waits at most for those to come again whom it has answered together, and half of what
-    answering them took; a lone request waits for nothing."""
+    """Most seconds that an idle worker waits for a fuller batch, after clients that it answered together.
+
+    It also waits at most half the time that answering them took. A lone request never waits.
+    """
     max_queue_tokens: int | None = None
-    """Source tokens that may wait, beyond which requests get 503. None: 32 batches for each worker."""
+    """Source tokens that may wait; requests beyond them get status 503. None: 32 batches per worker."""
     batch_seconds: float = 120.0
-    """Seconds after which a worker that has not answered is given up."""
+    """Seconds after which a worker that has not answered is replaced."""
 
     def queue_tokens(self, workers: int) -> int:
-        """The limit for so many workers."""
+        """Return the limit on waiting source tokens for this number of workers."""
         return self.max_queue_tokens or 32 * workers * self.max_batch_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings:
-    """All of it."""
+    """All settings of the server."""
 
     runs: tuple[Path, ...]
-    """Run directories or model directories."""
+    """Run directories, model directories, exports to ONNX, or models on a hub."""
     languages: tuple[str, ...] = ()
-    """`pt:en` for each run whose config does not know its languages, in the order of the runs."""
+    """A pair such as `pt:en` for each run whose config does not state its languages, in the order of the runs."""
     host: str = "127.0.0.1"
     port: int = 5000
-    """0: any that is free."""
+    """0: any free port."""
     url_prefix: str = ""
-    """Path that all others are below, as "/translator"; empty for none."""
+    """Prefix of all paths, such as "/translator"; empty for none."""
     workers: int | None = None
-    """Processes that translate. None: one per core on a CPU, one on any other device."""
+    """Number of worker processes. None: one per core on a CPU, one on any other device."""
     device: str = "cpu"
     precision: "Precision | None" = None
-    """None: fp32, or as exported."""
+    """Precision of the products with weights. None: fp32, or the precision of an export."""
     engine: "EngineChoice" = "auto"
-    """torch, onnx, or auto: the faster one that is there."""
+    """torch, onnx, or auto for the faster one that is available."""
     beam_size: int | None = None
-    """None: the model's."""
+    """None: the model's default."""
     limits: Limits = field(default_factory=Limits)
     batching: Batching = field(default_factory=Batching)
     api_keys: Path | None = None
-    """File with a key per line."""
+    """File with one API key per line."""
     key_required: bool = False
     key_url: str | None = None
-    """Where people get a key; told to those who have none."""
+    """Address where people get a key. Clients without one are told it."""
     suggestions: Path | None = None
-    """File that suggested translations are appended to, as JSON lines. None: they are refused."""
+    """File to which suggested translations are appended as JSON lines. None: suggestions are refused."""
     files: bool = True
-    """Whether files are translated."""
+    """Whether to translate files."""
     page: bool = True
-    """Whether there is a page at /."""
+    """Whether to serve the page at /."""
     metrics: bool = False
-    """Whether there is /metrics."""
+    """Whether to serve /metrics."""
     metrics_token: str | None = None
-    """What /metrics asks for as `Authorization: Bearer`."""
+    """Token that /metrics requires as `Authorization: Bearer`."""
     trust_forwarded_for: bool = False
-    """Whether the address of a client is the last one of X-Forwarded-For: behind a proxy that sets it."""
+    """Whether a client's address is the last one in X-Forwarded-For. Only for a server behind a proxy that sets it."""
     drain_seconds: float = 20.0
-    """Seconds that requests may take to end after SIGTERM."""
+    """Seconds that requests in progress may take after SIGTERM."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for a prefix that is no path, and where requests might never end."""
+        """Raises ConfigError if the prefix is no path, or if `drain_seconds` is not finite."""
         if not math.isfinite(self.drain_seconds):
             raise ConfigError(f"drain_seconds = {self.drain_seconds} is no number of seconds: write it as 3600")
         if not _PREFIX.fullmatch(self.url_prefix):

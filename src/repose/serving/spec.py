@@ -1,4 +1,4 @@
-"""The API as OpenAPI 3, at /spec, and as a page to read, at /docs."""
+"""Describe the API: as OpenAPI 3 at /spec, and as a readable page at /docs."""
 
 import html
 from typing import Any
@@ -12,7 +12,7 @@ def _array(items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_array(one: dict[str, Any]) -> dict[str, Any]:
-    """Of one text, or of a list of texts."""
+    """Return the schema of one value or an array of them: of a text, or of a list of texts."""
     return {"oneOf": [one, _array(one)]}
 
 
@@ -36,7 +36,7 @@ _DETECTED = {
 
 
 def spec(settings: ServeSettings) -> dict[str, Any]:
-    """An OpenAPI 3 document of the endpoints that this server has."""
+    """Return an OpenAPI 3 document of the endpoints that this server has."""
     paths = {**_posts(), **_gets()}
     paths["/download_file/{name}"]["get"]["parameters"] = [
         {"name": "name", "in": "path", "required": True, "schema": _TEXT}
@@ -126,7 +126,7 @@ def _gets() -> dict[str, Any]:
 
 
 def docs(settings: ServeSettings) -> str:
-    """A page without scripts."""
+    """Return the API as an HTML page without scripts."""
     rows = []
     for path, methods in spec(settings)["paths"].items():
         for method, about in methods.items():

@@ -1,4 +1,4 @@
-"""A text as a request has it: split into the sentences that models read, and put together again."""
+"""Translate texts of requests: split them into sentences for the model, and join the translations."""
 
 import asyncio
 import re
@@ -17,27 +17,31 @@ from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
 _ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[A-Za-z\u00c0-\u024f])?[.!?]?")
-"""What no splitter would split: most of what a page sends while somebody is typing."""
+"""Texts that no splitter would split: most of what the page sends while somebody is typing."""
 _INLINE = 2_000
-"""Characters that are split at once; more are split in a thread, so that others are not kept waiting."""
+"""Characters up to which texts are split at once. Longer ones are split in a thread, so that other requests need not
+wait."""
 _SENTENCES_AT_ONCE = 256
-"""Sentences of a request that are in the queue at once, so that others' come between."""
+"""Sentences of a request that are in the queue at once, so that other requests get their turn."""
 _LEAST_BEAM = 4
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """What becomes of a text."""
+    """The result of translating a text."""
 
     text: str
     alternatives: tuple[str, ...] = ()
-    """Without duplicates, empty texts, and `text`."""
+    """Alternative translations, without duplicates, empty texts, and `text` itself."""
     warnings: tuple[str, ...] = ()
-    """Sentences about input that the model was not made for."""
+    """Warnings, in sentences, about input that the model was not made for."""
 
 
 def split(direction: Direction, text: str) -> Parts:
-    """Lines, then sentences, then, where one is longer than nearly all of the training's, clauses. Nothing is lost."""
+    """Split a text into sentences, and sentences longer than nearly all training sentences into clauses.
+
+    No sentence extends over a line end. No character is lost.
+    """
     stays_whole = direction.model.lengths.stays_whole
     if _ONE_SENTENCE.fullmatch(text) and stays_whole(text):
         return Parts((Part("", text, ""),), False)
@@ -46,7 +50,7 @@ def split(direction: Direction, text: str) -> Parts:
 
 
 def how_to(direction: Direction, beam_size: int | None, alternatives: int) -> How:
-    """The search that finds so many alternatives: no narrower a beam than without them."""
+    """Return options that find this many alternatives. The beam is never narrower than without alternatives."""
     if alternatives:
         beam_size = max(_LEAST_BEAM, alternatives + 1, beam_size or direction.model.beam_size)
     return How(direction.place, direction.tag, beam_size, alternatives + 1)
@@ -60,7 +64,7 @@ async def translate_texts(
     beam_size: int | None = None,
     alternatives: int = 0,
 ) -> list[TranslatedText]:
-    """The translation of each text. Raises what `Dispatcher.translate` raises."""
+    """Translate each text. Raises the errors of `Dispatcher.translate`."""
     size = sum(map(len, texts))
     whole = await _done(size, lambda: [split(direction, text) for text in texts])
     how = how_to(direction, beam_size, alternatives)
@@ -76,9 +80,10 @@ async def translate_texts(
 
 
 async def in_turn(dispatcher: Dispatcher, model: ServedModel, how: How, sentences: Sequence[str]) -> list[Answer]:
-    """The answers of any number of sentences, some of which are in the queue at once.
+    """Translate any number of sentences, with a limited number of them in the queue at once.
 
-    A sentence that is still longer than what the model was trained on is cut: decoding takes long, and gives nonsense.
+    A sentence that is still longer than the longest one in training is cut: decoding it would take long and give
+    nonsense.
     """
     if not sentences:
         return []
@@ -100,7 +105,7 @@ async def in_turn(dispatcher: Dispatcher, model: ServedModel, how: How, sentence
 
 
 async def _done(size: int, work: Callable[[], T]) -> T:
-    """What work on so many characters gives."""
+    """Run `work` on this many characters, in a thread if there are many, and return its result."""
     return work() if size <= _INLINE else await asyncio.to_thread(work)
 
 
@@ -113,14 +118,16 @@ def _translated(
 
 
 def warnings_of_unchanged(text: str, language: str) -> list[str]:
-    """Sentences about a text that is handed back as it is, since it was taken for this language, into which it was to
-    be translated: where it is in another, which no model here reads."""
+    """Return warnings about a text that was returned as it is, since it was taken for the target language `language`.
+
+    There is a warning if the text seems to be in another language, which no model here reads.
+    """
     warning = input_warning([text], (), base_code(canonical(language)))
     return [] if warning is None else [f"the text seems to be in {warning.found!r}, and was not translated"]
 
 
 def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
-    """Sentences about input in another script or language than the model's, or that it does not read as a whole."""
+    """Return warnings about input in another script or language than the model's, or with overlong sentences."""
     warning = input_warning([text], direction.model.scripts or (), base_code(direction.source))
     warnings = [] if warning is None else [warning.sentence]
     if any(answer.truncated for answer in answers):
@@ -133,7 +140,10 @@ def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, t
 
 
 def further(whole: Parts, answers: Sequence[Answer], number: int) -> dict[str, int]:
-    """The translations of so many ranks after the best, each once and with its rank, without it and empty ones."""
+    """Return the translations of the `number` ranks after the best, with their ranks.
+
+    Duplicates, empty texts and copies of the best translation are left out.
+    """
     found: dict[str, int] = {}
     for rank in range(1, number + 1):
         found.setdefault(joined(whole, answers, rank), rank)
@@ -142,12 +152,12 @@ def further(whole: Parts, answers: Sequence[Answer], number: int) -> dict[str, i
 
 
 def joined(whole: Parts, answers: Sequence[Answer], rank: int) -> str:
-    """The translation of that rank of every sentence that has so many, else its best."""
+    """Join the sentences' translations of a rank. A sentence with fewer translations contributes its best."""
     return put_together(texts_of(whole, answers, rank), whole.parts)
 
 
 def texts_of(whole: Parts, answers: Sequence[Answer], rank: int) -> list[str]:
-    """What `joined` puts together: what becomes of each part."""
+    """Return the texts that `joined` joins, one for each part."""
     return [
         part.text if answer is None else answer.texts[rank if rank < len(answer.texts) else 0]
         for part, answer in zip(whole.parts, whole.filled(answers), strict=True)

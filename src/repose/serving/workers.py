@@ -1,4 +1,4 @@
-"""Worker processes as the front process holds them: started, asked, replaced when they die."""
+"""Worker processes, seen from the front process: start them, have them translate batches, end them."""
 
 import asyncio
 import contextlib
@@ -13,20 +13,23 @@ from repose.system.helper import OWN_SESSION, helper_command
 
 
 class WorkerLostError(Exception):
-    """A worker has ended, or did not answer in time."""
+    """Raised if a worker has ended or could not be started."""
 
 
 class Worker:
-    """A started process, with models. One batch at a time."""
+    """A started worker process with its models. It translates one batch at a time."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self.engines: list[str] = []
-        """What each model is computed with."""
+        """Name of each model's engine."""
 
     @classmethod
     async def start(cls, models: Sequence[ModelToLoad]) -> "Worker":
-        """Wait until it has loaded its models. Raises ReposeError for a model that it cannot load, WorkerLostError."""
+        """Start a worker and wait until it has loaded its models.
+
+        Raises ReposeError if it cannot load a model, WorkerLostError if it cannot be started or ends.
+        """
         command = helper_command("repose.serving.process")
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
         starting = asyncio.ensure_future(
@@ -52,8 +55,11 @@ class Worker:
         return self._process.pid
 
     async def translate(self, batch: Batch) -> list[Answer]:
-        """Raises ReposeError for what a search raises, and WorkerLostError; after that, or if this was cancelled, the
-        worker can only be ended."""
+        """Translate a batch.
+
+        Raises ReposeError if decoding does, WorkerLostError if the worker has ended. After a WorkerLostError or a
+        cancellation, the worker can only be ended.
+        """
         answers: list[Answer] = await self._ask(batch)
         return answers
 
@@ -65,7 +71,7 @@ class Worker:
             await self._process.stdin.drain()
             (length,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
             answer = pickle.loads(await self._process.stdout.readexactly(length))
-        # IncompleteReadError is an EOFError; a RuntimeError is what uvloop says of a pipe that it has closed.
+        # IncompleteReadError is an EOFError. uvloop raises RuntimeError for a pipe that it has closed.
         except (EOFError, OSError, RuntimeError, pickle.UnpicklingError) as error:
             raise WorkerLostError("a translation worker has ended") from error
         if isinstance(answer, Exception):

@@ -1,4 +1,4 @@
-"""The page at /: files of this folder, served as they are, which need nothing from elsewhere."""
+"""The web page at /: static files of this folder, which need nothing from elsewhere."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,7 @@ _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css
 
 
 class _Files(StaticFiles):
-    """With the page's headers; its Python files are not for anyone."""
+    """Static files with the page's headers, except for the Python files."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if path.endswith((".py", ".pyc")) or "__pycache__" in path:
@@ -31,7 +31,7 @@ class _Files(StaticFiles):
 
 
 def routes() -> list[Route | Mount]:
-    """index.html at /, and everything beside it under /page/."""
+    """Return the routes: index.html at /, and all files of the folder under /page/."""
 
     async def index(_: Request) -> Response:
         return FileResponse(_FOLDER / "index.html", media_type="text/html", headers=HEADERS)
