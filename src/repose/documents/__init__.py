@@ -1,15 +1,15 @@
-"""Documents whose form stays: what is translated in them, and where their markup goes in the translation.
+"""Translate documents and keep their form: split them into segments, and place markup in the translations.
 
-job.py                              a document on its way through a model: sentences out, translations in
-formats.py                          which format a file is, by its suffix
-segment.py                          what is translated as a whole, with the markup that stands in it
-encodings.py                        the encodings of text
-plain.py, subtitles.py, html.py     text, subtitles, pages
-archive.py, xml_source.py           zip archives, and XML whose untouched bytes stay
-office.py, runs.py                  what office files have in common: paragraphs in an archive, text in runs
+job.py                              a document being translated: sentences out, translations in
+formats.py                          the file formats, by suffix
+segment.py                          segments: paragraphs or titles with their markup
+encodings.py                        text encodings of files
+plain.py, subtitles.py, html.py     plain text, subtitles, HTML pages
+archive.py, xml_source.py           zip archives; XML files of which unchanged bytes are kept
+office.py, runs.py                  shared by office formats: paragraphs in an archive, text in runs
 wordprocessing.py, presentation.py, opendocument.py
                                     .docx, .pptx, and .odt, .odp and .ods
 epub.py                             books
-alignment.py                        which source letters each word of a translation came from
-placement.py                        markup put into the translation by that
+alignment.py                        finds the source characters of each word of a translation
+placement.py                        places markup in the translation with this alignment
 """

@@ -1,7 +1,7 @@
-"""Which source letters each word of a translation came from, by the model's cross-attention.
+"""Align each word of a translation with source characters, by the model's cross-attention.
 
-The weights are the mean over the heads of the last layer. The word "came from" the token that all its tokens together
-gave most weight to; START, END and tags are not among those.
+The weights are the mean over the heads of the last layer. A word "came from" the source token that got most weight from
+all tokens of the word together. [START], [END] and tags do not count as source tokens.
 """
 
 import unicodedata
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from repose.decoding.translator import Translation
 
 Span = tuple[int, int]
-"""Characters: the first, and the one after the last."""
+"""A range of characters: the first one, and the one after the last."""
 
 _INSIDE_WORDS = "-'’.·"
-"""Between two letters they are part of the word."""
+"""Characters that are part of a word if they stand between two letters."""
 
 
 class SourceAttention(NamedTuple):
-    """What attention a word gave to a sentence."""
+    """The attention of a word to the tokens of a source sentence."""
 
     starts: NDArray[np.int64]
-    """(S,) where each source token begins; before everything, what stands nowhere."""
+    """(S,) start of each source token in the sentence; -1 for tokens without characters."""
     shares: NDArray[np.float32]
-    """(S,) attention."""
+    """(S,) attention weight of each source token, summed over the word's tokens."""
     shift: int = 0
-    """Where the sentence begins in the source."""
+    """Start of the sentence in the whole source."""
 
     def within(self, start: int, end: int) -> float:
-        """The attention to some characters of the source."""
+        """Return the attention to the source characters from `start` to before `end`."""
         chosen = (self.starts >= max(0, start - self.shift)) & (self.starts < end - self.shift)
         return float(self.shares[chosen].sum())
 
@@ -48,40 +48,42 @@ class Unit(NamedTuple):
     start: int
     end: int
     came_from: int
-    """A character of the source."""
+    """Index of a source character."""
     attention: SourceAttention | None = None
-    """None where there is no attention."""
+    """None if the model's attention is not known."""
 
     def moved(self, target: int, source: int) -> "Unit":
-        """The unit, moved so many characters on in the target and in the source."""
+        """Return the unit shifted by this many characters in the target and in the source."""
         attention = self.attention and self.attention._replace(shift=self.attention.shift + source)
         return Unit(self.start + target, self.end + target, self.came_from + source, attention)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Where a model's tokens stand in texts."""
+    """Functions that find the characters of a model's tokens in texts."""
 
     of_source: Callable[[str], list[Span]]
-    """Gives the spans of the tokens that a source is read as, START and END included: `Tokenizer.spans`."""
+    """Returns the spans of a source's tokens, with [START] and [END]: `Tokenizer.spans`."""
     of_target: Callable[[Sequence[str]], list[Span]]
-    """Gives the spans that tokens of a translation have in its text."""
+    """Returns the spans of a translation's tokens in its text."""
 
     @classmethod
     def of(cls, src: "Tokenizer", tgt: "Tokenizer") -> "Spans":
-        """The spans that a model's tokenizers give."""
+        """Return the functions for a model's source and target tokenizers."""
         return cls(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens)))
 
 
 def for_placement(translation: "Translation") -> "Translation":
-    """A translation with no more of its attention than markup is placed by, the mean of the last layer's heads: a
-    document has many, which are kept until it is done."""
+    """Reduce a translation's attention to what placing markup needs: the mean over the last layer's heads.
+
+    This saves memory, since all translations of a document are kept until it is finished.
+    """
     attention = translation.attention
     return translation if attention is None else replace(translation, attention=attention[-1:].mean(1, keepdims=True))
 
 
 def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit]:
-    """The words of the translation of a sentence, in order; proportionally where there is no attention."""
+    """Return the words of a sentence's translation, in order. Without attention, they are aligned in proportion."""
     text = translation.text
     if translation.attention is None or not translation.hypotheses:
         return proportional_units(source, text)
@@ -102,21 +104,21 @@ def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit
 
 
 def token_spans(source: str, number: int, spans: Spans) -> list[Span]:
-    """Where each of the `number` tokens stands that a model read a source as; (0, 0) for tags, START and END."""
+    """Return the spans of the `number` tokens that a model read for a source; (0, 0) for tags, [START] and [END]."""
     found = spans.of_source(source)
     tags = max(0, number - len(found))
-    read = [found[0], *[(0, 0)] * tags, *found[1:]][:number]  # a long source was cut before END
+    read = [found[0], *[(0, 0)] * tags, *found[1:]][:number]  # a long source was cut before [END]
     return [*read[:-1], (0, 0)]
 
 
 def proportional_units(source: str, text: str) -> list[Unit]:
-    """The words of a text as if it were written evenly over its source; of the same text, word by word."""
+    """Return the words of a text, aligned with its source in proportion. For equal texts, each word matches itself."""
     scale = len(source) / max(1, len(text))
     return [Unit(start, end, int(start * scale)) for start, end in words_of(text)]
 
 
 def words_of(text: str) -> Iterator[Span]:
-    """Words, each punctuation mark, and each character of a script without spaces."""
+    """Yield the spans of words, of punctuation marks, and of each character of a script without spaces."""
     kinds = [_kind(text, place) for place in range(len(text))]
     start = 0
     for kind, same in groupby(kinds):
@@ -140,14 +142,14 @@ def _kind(text: str, place: int) -> str:
 
 @dataclass(frozen=True)
 class Translated:
-    """A text and the words in it."""
+    """A translated text and its words."""
 
     text: str
     units: tuple[Unit, ...] = ()
 
 
 def whole(parts: Sequence[Part], together: Sequence[Part], units: Sequence[Sequence[Unit]]) -> Translated:
-    """A text of several parts. `together`: `pieces_together` of the translations; `units`: of each part's."""
+    """Join the translations of several parts. `together`: their `pieces_together`. `units`: the words of each part."""
     text, source, all_units = "", 0, []
     for part, made, some in zip(parts, together, units, strict=True):
         source += len(part.before)

@@ -1,4 +1,4 @@
-"""Zip archives from strangers: read within limits, and written anew with some members changed."""
+"""Read untrusted zip archives within limits, and write them again with some members changed."""
 
 import io
 import struct
@@ -15,16 +15,16 @@ _MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """What an archive may unpack to."""
+    """Limits on what an archive unpacks to."""
 
     members: int = 4000
     member_bytes: int = 64 << 20
     total_bytes: int = 256 << 20
     ratio: int = 100
-    """Unpacked bytes for each packed one, of members of more than a mebibyte."""
+    """Unpacked bytes per packed byte, for members that unpack to more than a mebibyte."""
 
     def written(self, read: int) -> int:
-        """Characters that the paragraphs may be written with of a document whose XML has so many bytes."""
+        """Return the most characters that a document's translated paragraphs may have. `read`: bytes of its XML."""
         return min(self.member_bytes, max(_MEBIBYTE, self.ratio * read))
 
 
@@ -32,15 +32,14 @@ LIMITS = Limits()
 _SAVE = "save the document again"
 _UNLOCK = "save it in a newer format, such as .docx, .pptx or .odt, without a password"
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")
-"""What files of earlier versions of Office begin with, and those that Office encrypts."""
+"""First bytes of files from earlier versions of Office, and of files that Office encrypts."""
 
 
 class Archive:
-    """The members of an archive, unpacked."""
+    """The unpacked members of an archive."""
 
     def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
-        """Raises DataError for anything but an archive, and for one that is damaged, encrypted or unpacks to more than
-        the limits."""
+        """Raises DataError if the data is no archive, is damaged or encrypted, or unpacks to more than the limits."""
         if data.startswith(_COMPOUND):
             raise DataError(f"the document is encrypted, or of Office before 2007: {_UNLOCK}")
         try:
@@ -63,7 +62,7 @@ class Archive:
                 raise
             raise DataError(f"this is no document, or a damaged one ({error}): {_SAVE}") from error
 
-        if b"encryption-data" in self.members.get("META-INF/manifest.xml", b""):  # OpenDocument's
+        if b"encryption-data" in self.members.get("META-INF/manifest.xml", b""):  # how OpenDocument marks encryption
             raise DataError(f"the document is encrypted: {_UNLOCK}")
 
     def _check(self, limits: Limits) -> None:
@@ -84,7 +83,7 @@ class Archive:
                 raise DataError(f"{info.filename!r} of the document unpacks to far more than is packed: {_SAVE}")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
-        """The archive with other content of some members, in the same order and packed as they were."""
+        """Return the archive with new contents for some members, which keep their order and compression."""
         out = io.BytesIO()
         with zipfile.ZipFile(out, "w") as file:
             for info in self._infos:
@@ -95,7 +94,7 @@ class Archive:
 
 
 def _read(file: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> bytes:
-    """A member, whatever the archive says about its size."""
+    """Read a member without trusting the size that the archive states."""
     most = min(info.file_size, limits.member_bytes)
     with file.open(info) as member:
         data = member.read(most + 1)

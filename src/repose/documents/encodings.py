@@ -1,4 +1,4 @@
-"""Text in files: in which encoding it is read, and written again."""
+"""Encodings of text files: read a file in its encoding, and write it again in the same one."""
 
 import codecs
 import re
@@ -21,8 +21,11 @@ _DECLARED = frozenset(
         *(f"iso8859-{n}" for n in range(1, 17)),
     )
 )
-"""Encodings that a page may declare, by Python's names: those that browsers know, but for UTF-16, which no page can
-declare in itself. Others of Python's are no encodings of text, and some take hours."""
+"""Encodings that a page may declare, by Python's names.
+
+They are those of browsers, except for UTF-16, which a page cannot declare in itself. Some of Python's other codecs do
+not encode text, and some take hours.
+"""
 _TO_BROWSERS = {
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
     "iso8859-9": "cp1254",
@@ -32,12 +35,15 @@ _TO_BROWSERS = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-"""What browsers mean by some of them (https://encoding.spec.whatwg.org/#names-and-labels): larger ones."""
+"""Encodings that browsers use in place of declared ones: supersets of them.
+
+Source: https://encoding.spec.whatwg.org/#names-and-labels.
+"""
 _OTHER_LABELS = {
     **{"windows-31j": "cp932", "windows-874": "cp874", "windows-949": "cp949"},
     **{"iso-8859-8-i": "iso8859-8", "gb_2312-80": "gb2312", "ksc_5601": "euc_kr"},
 }
-"""Labels that Python does not know, besides those with x- before them."""
+"""Labels that Python does not know, besides those with the prefix x-."""
 _LOOKED_AT = 2048
 _UTF_32 = (b"\xff\xfe\x00\x00", b"\x00\x00\xfe\xff")
 _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -45,40 +51,43 @@ _MARKS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A document of text in a file, written in the encoding that it was read in."""
+    """A text document from a file. It is written in the encoding in which it was read."""
 
     document: TextDocument
     encoding: str
     mark: bytes
-    """Byte order mark."""
+    """The byte order mark, or nothing."""
     references: bool
-    """Whether a character that the encoding does not have can be written by its number."""
+    """Whether a character that is missing from the encoding can be written as a numeric reference."""
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What is to be translated in the document."""
+        """The document's segments."""
         return self.document.segments
 
     @property
     def charset(self) -> str:
-        """The encoding, as a header of HTTP has it; nothing for a page in another one than Unicode's, which says so."""
+        """The encoding's name for an HTTP header, if it is UTF-8 or UTF-16. A page in another encoding declares it."""
         return {"utf-8": "utf-8", "utf-16-le": "utf-16", "utf-16-be": "utf-16"}.get(self.encoding, "")
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The file with these translations."""
+        """Return the file with these translations."""
         text = self.document.text(placed)
         return self.mark + text.encode(self.encoding, "xmlcharrefreplace" if self.references else "replace")
 
     def decoded(self, data: bytes) -> str:
-        """The text of a file that `assemble` has made."""
+        """Return the text of a file that `assemble` returned."""
         return data.removeprefix(self.mark).decode(self.encoding)
 
 
 def read_text(
     data: bytes, make: Callable[[str], TextDocument], *, markup: Literal["html", "xhtml"] | None = None
 ) -> Encoded:
-    """A document of a file of text, in the encoding of its byte order mark, or with `markup` in the one that it
-    declares, or else in UTF-8. Raises DataError for one in none of them."""
+    """Read a text file and return its document. `make`: makes the document from the text.
+
+    The encoding is that of the byte order mark; or, with `markup`, the declared one; or else UTF-8. Raises DataError if
+    the file is in none of them.
+    """
     if data.startswith(_UTF_32):
         raise DataError("the file is in UTF-32: save it in UTF-8 first")
     mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
@@ -87,7 +96,7 @@ def read_text(
     label, declared = ("", "utf-8") if markup is None else _declared(data, markup)
     candidates = [encoding] if encoding else [declared, "utf-8"]
     if declared == "cp1252" and markup == "html":
-        candidates.append("latin-1")  # has every byte, as browsers' has
+        candidates.append("latin-1")  # defines every byte, as browsers' cp1252 does
     for name in candidates:
         try:
             return Encoded(make(data[len(mark) :].decode(name)), name, mark, references=markup is not None)
@@ -101,10 +110,10 @@ def read_text(
 
 
 def _declared(data: bytes, markup: Literal["html", "xhtml"]) -> tuple[str, str]:
-    """What a page calls its encoding, and that by Python's name: of HTML what browsers mean by it; of XHTML, in which a
-    page's own words for it count nothing, what its first line says.
+    """Return the encoding that a page declares: its label, and Python's name for it.
 
-    UTF-8 where it says nothing, or names an encoding that no page can be in.
+    For HTML, it is the encoding that browsers use for the label. For XHTML, only the XML declaration in the first line
+    counts. The name is UTF-8 if the page declares nothing, or an encoding that no page can have.
     """
     is_html = markup == "html"
     found = (_CHARSET.search(data[:_LOOKED_AT]) if is_html else None) or _XML_ENCODING.match(data)

@@ -1,4 +1,4 @@
-"""Books (.epub): an archive of pages in XHTML, each translated as a page of HTML is."""
+"""Books (.epub): archives of XHTML pages, each translated like an HTML page."""
 
 import posixpath
 import re
@@ -20,16 +20,15 @@ _CONTENTS = frozenset(["application/x-dtbncx+xml"])
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>")
 _CONTAINER, _ENCRYPTED = "META-INF/container.xml", "META-INF/encryption.xml"
 _MOST_PACKAGES = 4
-"""Of one book, in as many renditions: each takes time to read."""
+"""Most packages (renditions) that are read of a book, since each takes time."""
 _URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 
 
 class EpubDocument:
-    """A book. Whatever is no page or table of contents stays as it is: styles, pictures, what describes the book."""
+    """A book. Only pages and tables of contents change; styles, pictures and metadata stay as they are."""
 
     def __init__(self, content: bytes, limits: Limits = LIMITS) -> None:
-        """Raises DataError for anything but a book, and for one that is damaged, encrypted or unpacks to more than the
-        limits."""
+        """Raises DataError if the content is no book, is damaged or encrypted, or unpacks to more than the limits."""
         self._archive = Archive(content, limits)
         members = self._archive.members
         named = {name: kind for name, kind in _named(members) if name in members}
@@ -50,7 +49,7 @@ class EpubDocument:
             except DataError as error:
                 raise DataError(f"{name} of the book: {error}") from error
         for name, data in contents.items():
-            with suppress(DataError):  # readers can do without them
+            with suppress(DataError):  # readers can do without a table of contents
                 self._parts[name] = _Contents(data, name, self._num_nodes)
 
     def _page(self, source: str) -> HtmlDocument:
@@ -62,23 +61,23 @@ class EpubDocument:
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """The segments of all pages, then those of tables of contents."""
+        """The segments of all pages, then those of the tables of contents."""
         return [segment for part in self._parts.values() for segment in part.segments]
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The book with these translations."""
+        """Return the book with these translations."""
         left = iter(placed)
         changed = {name: part.assemble(list(islice(left, len(part.segments)))) for name, part in self._parts.items()}
         return self._archive.written(changed)
 
 
 class _Contents:
-    """A table of contents of EPUB 2 (toc.ncx): the titles in it."""
+    """The titles in a table of contents of EPUB 2 (toc.ncx)."""
 
     def __init__(self, data: bytes, name: str, others: int) -> None:
-        """`others`: nodes of the book's other files. Raises DataError."""
+        """`others`: number of nodes in the book's other files. Raises DataError if the file cannot be read."""
         self._data = data
-        readable = _DOCTYPE.sub(lambda found: b" " * len(found[0]), data, count=1)  # of the same length
+        readable = _DOCTYPE.sub(lambda found: b" " * len(found[0]), data, count=1)  # keeps the length
         root = Xml(readable, {}, name, others=others).root
         texts = [one for one in root.walk(lambda one: _local(one) == "docAuthor") if _local(one) == "text"]
         found = [(one, _words_of(one)) for one in texts if not any(one.elements())]
@@ -86,7 +85,7 @@ class _Contents:
         self.segments = [Segment(words) for _, words in found if words]
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The file with these translations."""
+        """Return the file with these translations."""
         pieces, done = [], 0
         for title, translated in zip(self._titles, placed, strict=True):
             text = "".join(piece.text for piece in translated if isinstance(piece, Text))
@@ -104,13 +103,16 @@ def _local(element: Element) -> str:
 
 
 def _pages(members: Mapping[str, bytes], named: Mapping[str, str]) -> list[str]:
-    """Those that the book names as such, or where it cannot be asked, all that look like it."""
+    """Return the names of the pages: those that the book lists, or if it lists none, all files with a page's suffix."""
     pages = [name for name, kind in named.items() if kind in _KINDS]
     return pages or [name for name in members if name.lower().endswith(_SUFFIXES) and "__MACOSX" not in name]
 
 
 def _named(members: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Pages and tables of contents, with their kinds: META-INF/container.xml names packages, and these name them."""
+    """Yield the names and media types of pages and tables of contents.
+
+    META-INF/container.xml lists the packages, and each package lists its files.
+    """
     named = dict.fromkeys(rootfile.attribute("full-path") for rootfile in _elements(members, _CONTAINER, "rootfile"))
     for package in islice(named, _MOST_PACKAGES):
         for item in _elements(members, package, "item"):
@@ -120,7 +122,7 @@ def _named(members: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _elements(members: Mapping[str, bytes], name: str, wanted: str) -> Iterator[Element]:
-    """The elements of one name in a member; none where there is none, or it cannot be read."""
+    """Yield a member's elements of one name. Yields none if the member is missing or cannot be read."""
     try:
         root = Xml(members.get(name, b""), {}, name, attributes=frozenset(["full-path", "media-type", "href"])).root
     except DataError:

@@ -1,4 +1,4 @@
-"""Files by their suffix: how each is read into segments."""
+"""The file formats, by suffix, and how to read each."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -16,13 +16,13 @@ from repose.system.errors import ConfigError
 
 
 class Format(NamedTuple):
-    """A kind of file."""
+    """A file format."""
 
     media_type: str
     read: Callable[[bytes], Document]
-    """Raises DataError for a damaged one."""
+    """Reads a file. Raises DataError if it is damaged."""
     archive: bool
-    """Whether it is an archive of XML, which costs more than its size says."""
+    """Whether it is an archive of XML, which needs far more memory than its size."""
 
 
 def _of_text(media_type: str, make: Callable[[str], TextDocument], markup: Literal["html"] | None = None) -> Format:
@@ -49,7 +49,7 @@ FORMATS: dict[str, Format] = {
     ".ods": _of_opendocument("spreadsheet"),
     ".epub": Format("application/epub+zip", EpubDocument, archive=True),
 }
-"""By suffix, in lower case."""
+"""Formats by suffix, in lower case."""
 _SAVED_AS = {
     **dict.fromkeys((".xlsx", ".xls", ".csv", ".tsv"), "open it in a spreadsheet program and save it as .ods"),
     **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
@@ -57,14 +57,16 @@ _SAVED_AS = {
     ".md": "convert it to .html or .docx (pandoc does), or its code and links would be translated, too",
     ".pdf": "a PDF file has no sentences, only places of letters; translate the document that it was made of",
 }
-"""What to do with files of other kinds, by suffix."""
+"""Advice for files of unsupported formats, by suffix."""
 
 
 def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Document:
-    """A file's content, by the suffix of its name, such as ".docx". `paragraphs`: of plain text, see `PlainDocument`.
+    """Read the content of a file.
 
-    Raises ConfigError for a suffix that is not known and for anything but bytes, DataError for a file that is damaged
-    or not what it says.
+    `suffix`: the suffix of its name, such as ".docx". `paragraphs`: as for `PlainDocument`, for plain text only.
+
+    Raises ConfigError if the suffix is not supported, if `paragraphs` does not apply to it, or if `data` is not bytes.
+    Raises DataError if the file is damaged or not in the suffix's format.
     """
     if not isinstance(data, bytes):
         raise ConfigError(f"read_document takes the bytes of a file, not {type(data).__name__}: text.encode() has them")

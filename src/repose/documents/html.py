@@ -1,8 +1,8 @@
-"""HTML: what a browser shows is translated, and all else stays as it was, to the byte.
+"""HTML: translate the text that a browser shows, and keep everything else byte for byte.
 
-The standard library's parser finds tokens, and every token keeps the slice of the source that it is: nothing is built
-and written anew, so that malformed HTML stays as malformed as it was. Block elements and line breaks stand between
-segments, inline elements in them. An inline tag without its partner in the same segment stands between segments too.
+The standard library's parser finds tokens, and every token keeps its slice of the source. No tree is built and written
+anew, so malformed HTML stays as it was. Segments contain inline elements. Between segments are block elements, line
+breaks, and inline tags without a partner in the same segment.
 """
 
 import contextlib
@@ -40,18 +40,18 @@ _BLOCKS = """
     section select source summary table tbody td template tfoot th thead title tr track ul xmp
 """
 BLOCKS = frozenset(_BLOCKS.split())
-"""Elements between segments; so are custom ones, which have a hyphen in their name. All others are within sentences."""
+"""Elements that separate segments. Custom elements, with a hyphen in their names, do so, too. All others are inline."""
 _OPAQUE = """
     applet audio canvas code embed iframe kbd map math noframes object plaintext pre rp rt samp script style svg
     template textarea var video xmp
 """
 OPAQUE = frozenset(_OPAQUE.split())
-"""Elements whose content stays as it is; so do those with translate="no" or of the class notranslate."""
+"""Elements whose content is not translated. This also holds for translate="no" and the class notranslate."""
 _VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
 VOID = frozenset(_VOID.split())
-"""Elements that have no content and no end tag."""
+"""Elements without content and end tag."""
 _SHORT = 16
-"""Tokens of an element, with the tags within, that may be a sign."""
+"""Most tokens, inner tags included, of an element that can be a sign (`is_sign`)."""
 _CELLS, _GROUPS = frozenset(["td", "th", "tr"]), frozenset(["tbody", "tfoot", "thead"])
 _ENDED_BY: dict[str, frozenset[str]] = {
     **dict.fromkeys(["html", "body"], frozenset()),
@@ -63,16 +63,16 @@ _ENDED_BY: dict[str, frozenset[str]] = {
     "option": frozenset(["option", "optgroup"]),
     "optgroup": frozenset(["optgroup"]),
 }
-"""Start tags that end an element whose end tag is left out, as HTML allows; so does the end of what it is in."""
+"""Start tags that end an element whose end tag is omitted, as HTML allows. The end of its parent ends it, too."""
 _TEXT_ALONE = frozenset(["title", "textarea"])
-"""Elements in which nothing is markup but their end tag."""
+"""Elements in which only their end tag is markup."""
 _FOREIGN = frozenset(["math", "svg"])
 _COMMENT = re.compile(r"<!--(?:-?>|(?s:.)*?--!?>)")
 _NOT_SHOWN = "area link meta param rp rt script source style template track wbr"
 _UNSEEN = frozenset(_NOT_SHOWN.split())
-"""Those between letters part no words: a ruby's reading stands above them."""
+"""Elements that do not separate words, such as the reading above the letters of a ruby."""
 _RAISED = frozenset(["sup", "sub"])
-"""Elements whose numbers are part of the word before them."""
+"""Elements whose numbers belong to the word before them."""
 
 _CDATA = "<![CDATA["
 _MARKUP = re.compile(r"<[a-zA-Z/!?]")
@@ -85,30 +85,32 @@ class _Token(NamedTuple):
     start: int
     end: int
     name: str = ""
-    """Of the element; empty for text, comments and declarations."""
+    """Name of the element; empty for text, comments and declarations."""
     text: str = ""
-    """What a browser shows of text."""
+    """The text that a browser shows."""
     opaque: bool = False
-    """Whether it starts an element whose content stays as it is."""
+    """Whether it starts an element whose content is not translated."""
 
     @property
     def between(self) -> bool:
-        """Whether it stands between segments."""
+        """Whether it separates segments."""
         return self.name in BLOCKS or "-" in self.name
 
 
 class HtmlDocument(TextDocument):
-    """A page, or a piece of one."""
+    """An HTML page, or a fragment of one."""
 
     def __init__(self, source: str, *, xhtml: bool = False, others: int = 0) -> None:
-        """`xhtml`: any element may end in its start tag. `others`: tokens of a book's other pages. Raises DataError for
-        more than `MOST_NODES` of them."""
+        """`xhtml`: whether any element may be self-closing. `others`: number of tokens in a book's other pages.
+
+        Raises DataError if there are more than `MOST_NODES` tokens, with the others.
+        """
         self._source = source
         tokens = list(_tokens(source, xhtml, others))
         self.num_nodes = len(tokens)
         self.segments: list[Segment] = []
-        """What is shown: paragraphs, titles, cells."""
-        self._parts: list[str | int] = []  # slices of the source, and places in the segments
+        """Text that is shown: paragraphs, titles, cells."""
+        self._parts: list[str | int] = []  # slices of the source, and indices of segments
         begun: list[_Token] = []
         for token in _without_opaque(tokens):
             if token.between:
@@ -120,14 +122,14 @@ class HtmlDocument(TextDocument):
         self._end(begun)
 
     def text(self, placed: Sequence[Placed]) -> str:
-        """The page with these translations. Letters are escaped."""
+        """Return the page with these translations, in which special characters are escaped."""
         return "".join(part if isinstance(part, str) else written(placed[part]) for part in self._parts)
 
     def _keep(self, *tokens: _Token) -> None:
         self._parts += [self._source[token.start : token.end] for token in tokens]
 
     def _end(self, tokens: Sequence[_Token]) -> None:
-        """What stands between two blocks is a segment, or several with tags between them that have no partner."""
+        """Turn the tokens between two blocks into a segment, or into several if tags without a partner split them."""
         tags = ((place, t.name, t.kind == "start") for place, t in enumerate(tokens) if t.kind in ("start", "end"))
         partners = paired(tags)
         alone = _alone(tokens, partners)
@@ -136,7 +138,10 @@ class HtmlDocument(TextDocument):
             self._keep(*tokens[after : after + 1])
 
     def _segment(self, tokens: Sequence[_Token], first: int, end: int, partners: dict[int, int]) -> None:
-        """Tokens from the first to before `end`; what is at their edges, and around all of them, is kept as it is."""
+        """Turn the tokens from `first` to before `end` into a segment.
+
+        Markup at their edges, and tags around all of them, are kept as they are.
+        """
         low, high = first, end
         while low < high:
             if _is_blank(tokens[low]):
@@ -176,7 +181,7 @@ class HtmlDocument(TextDocument):
 
 
 def written(placed: Placed) -> str:
-    """A translated segment in HTML."""
+    """Return a translated segment as HTML."""
     return "".join(
         html.escape(piece.text, quote=False) if isinstance(piece, Text) else str(piece.source) for piece in placed
     )
@@ -187,8 +192,7 @@ def _is_blank(token: _Token) -> bool:
 
 
 def _without_references(tokens: Sequence[_Token], low: int, high: int, partners: dict[int, int]) -> Iterator[_Token]:
-    """Those from `low` to before `high`; a raised or lowered number is one that holds no letters, and so
-    is a sign."""
+    """Yield the tokens from `low` to before `high`. Each raised or lowered number, and each sign, becomes one token."""
     place = low
     while place < high:
         token, last = tokens[place], partners.get(place, place)
@@ -204,7 +208,7 @@ def _without_references(tokens: Sequence[_Token], low: int, high: int, partners:
 
 
 def _alone(tokens: Sequence[_Token], partners: dict[int, int]) -> list[int]:
-    """The places of tags without a partner, and of those with such a tag between them and their partner."""
+    """Return the indices of tags without a partner, and of tags with such a tag between them and their partner."""
     single = [token.kind in ("start", "end") and place not in partners for place, token in enumerate(tokens)]
     before = [0, *accumulate(single)]
 
@@ -216,7 +220,7 @@ def _alone(tokens: Sequence[_Token], partners: dict[int, int]) -> list[int]:
 
 
 def _without_opaque(tokens: Sequence[_Token]) -> Iterator[_Token]:
-    """Every opaque element as one token."""
+    """Replace every element whose content is not translated by one token."""
     ends, blocks = _ends(tokens), _next_blocks(tokens)
     place = 0
     while place < len(tokens):
@@ -231,7 +235,7 @@ def _without_opaque(tokens: Sequence[_Token]) -> Iterator[_Token]:
 
 
 def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
-    """The place of the end tag of each start tag, by names alone."""
+    """Return the index of each start tag's end tag, matched by name alone."""
     ends: dict[int, int] = {}
     opened: dict[str, list[int]] = {}
     for place, token in enumerate(tokens):
@@ -243,20 +247,20 @@ def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
 
 
 def _implied_end(tokens: Sequence[_Token], place: int, ends: dict[int, int], blocks: Sequence[int]) -> int:
-    """The last place of an element without an end tag."""
+    """Return the index of the last token of an element without an end tag."""
     if (ended_by := _ENDED_BY.get(tokens[place].name)) is None:
         return blocks[place] - 1
     at = place + 1
     while at < len(tokens):
         token = tokens[at]
         if token.kind == "end" or (token.kind == "start" and token.name in ended_by):
-            break  # an end tag of its own content has been passed with its start tag
+            break  # end tags of inner elements were passed with their start tags
         at = ends.get(at, at) + 1
     return at - 1
 
 
 def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
-    """The place of the first token after each that stands between segments."""
+    """Return, for each token, the index of the next token that separates segments."""
     following = accumulate(
         (place if tokens[place].between else len(tokens) for place in range(len(tokens) - 1, 0, -1)),
         lambda later, place: min(later, place),
@@ -266,7 +270,7 @@ def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
 
 
 def _tokens(source: str, xhtml: bool, others: int) -> Iterator[_Token]:
-    """All of the source."""
+    """Split the whole source into tokens."""
     found = _Tokenizer(source, xhtml, others).found
     for token, after in pairwise([*found, _Token("point", len(source), len(source))]):
         piece = source[token.start : after.start]
@@ -278,16 +282,16 @@ def _tokens(source: str, xhtml: bool, others: int) -> Iterator[_Token]:
 
 
 def _local(name: str) -> str:
-    """The name of an XML element without its prefix."""
+    """Return the name of an XML element without its prefix."""
     return name.rpartition(":")[2]
 
 
 class _EndlessMarkupError(Exception):
-    """All that is left of a source is markup, and there is nothing more to find in it."""
+    """Raised if the rest of a source is one unfinished piece of markup, with no more tokens to find."""
 
 
 class _Tokenizer(HTMLParser):
-    """Tokens by where they start, the same with all versions of the library."""
+    """Finds where tokens start, with the same result in all versions of the standard library."""
 
     CDATA_CONTENT_ELEMENTS = ("script", "style")  # type: ignore[misc]
     RCDATA_CONTENT_ELEMENTS = ()  # type: ignore[misc]
@@ -301,7 +305,7 @@ class _Tokenizer(HTMLParser):
         self._source = source
         self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
         with contextlib.suppress(_EndlessMarkupError):
-            self.feed(source.replace("&", "_"))  # at some it would stop; references are for `html.unescape`
+            self.feed(source.replace("&", "_"))  # it would stop at some; `html.unescape` resolves them
             self._is_closing = True
             self.close()
         if not self.found or self.found[0].start:
@@ -314,27 +318,27 @@ class _Tokenizer(HTMLParser):
     def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False, further: int = 0) -> None:
         start = self._place() + further
         if self.found and start <= self.found[-1].start:
-            return  # the parser says twice what it could not read
+            return  # the parser reports twice what it could not read
         if len(self.found) + self._others >= MOST_NODES:
             raise too_many_nodes()
         self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A start tag."""
+        """Add a start tag."""
         tag = _local(tag) if self._xhtml else tag
         if tag in VOID:
             self._add("point", tag)
             return
-        values = dict(reversed(attrs))  # the first of the same name counts
+        values = dict(reversed(attrs))  # of repeated attributes, the first counts
         kept = (values.get("translate") or "").strip().lower() == "no"
         kept = kept or "notranslate" in (values.get("class") or "").split()
         self._add("start", tag, opaque=kept or tag in OPAQUE)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """A tag that ends in a slash: of an element without content, as svg and math may be; HTML's own may not."""
+        """Add a self-closing tag. Elements of svg and math may be self-closing; HTML's own may not."""
         if self._xhtml:
             name = _local(tag)
-            is_empty = not (name in VOID or name in BLOCKS or name in OPAQUE)  # an anchor, say, which nobody sees
+            is_empty = not (name in VOID or name in BLOCKS or name in OPAQUE)  # an anchor, say, which is invisible
             self._add("point", "" if is_empty else name)
         elif (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN:
             self.handle_starttag(tag, attrs)
@@ -342,23 +346,23 @@ class _Tokenizer(HTMLParser):
             self._add("point", tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """An end tag."""
+        """Add an end tag."""
         tag = _local(tag) if self._xhtml else tag
         self._add("point" if tag in VOID else "end", tag)
 
     def handle_data(self, data: str) -> None:
-        """Letters; or a comment or tag that never ends, to the end of the source, which is what browsers make of it."""
-        if self.cdata_elem is None and _MARKUP.match(self._source, self._place()):  # in a script it is no markup
+        """Add text. A comment or tag that never ends extends to the end of the source, as in browsers."""
+        if self.cdata_elem is None and _MARKUP.match(self._source, self._place()):  # not in a script
             self._add("point")
             raise _EndlessMarkupError
         self._add("text")
 
     def handle_comment(self, data: str) -> None:
-        """A comment."""
+        """Add a comment."""
         self._add("point")
 
     def parse_pi(self, i: int) -> int:
-        """To where XML ends it, in XHTML."""
+        """Parse a processing instruction; in XHTML, up to where XML ends it."""
         if not self._xhtml:
             return super().parse_pi(i)
         if (place := self.rawdata.find("?>", i + 2)) < 0:
@@ -367,44 +371,47 @@ class _Tokenizer(HTMLParser):
         return place + 2
 
     def handle_pi(self, data: str) -> None:
-        """A processing instruction."""
+        """Add a processing instruction."""
         self._add("point")
 
     def parse_starttag(self, i: int) -> int:
-        """To its end, of a title to its end tag; of one that never ends, to that of the source."""
+        """Parse a start tag up to its end; for a title, with its content up to the end tag.
+
+        A tag that never ends extends to the end of the source.
+        """
         end = self._or_all(super().parse_starttag(i))
         name = self.found[-1].name if end > 0 and self.found and self.found[-1].kind == "start" else ""
         if name not in self._text_alone:
             return end
         closing = re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self.rawdata, end)
         if closing is None:
-            self._text_alone.remove(name)  # nor has any later one an end
+            self._text_alone.remove(name)  # later ones have no end tag either
             return end
         if closing.start() > end:
             self._add("text", further=end - i)
         return closing.start()
 
     def parse_endtag(self, i: int) -> int:
-        """Likewise."""
-        if self.rawdata.startswith("</>", i):  # which is nothing
+        """Parse an end tag up to its end, or to the end of the source if the tag never ends."""
+        if self.rawdata.startswith("</>", i):  # browsers ignore it
             self._add("point")
         return self._or_all(super().parse_endtag(i))
 
     def _or_all(self, end: int) -> int:
-        if end < 0 and self._is_closing:  # newer versions of the library would leave it out
+        if end < 0 and self._is_closing:  # newer versions of the library would omit it
             self._add("point")
             raise _EndlessMarkupError
         return end
 
     def parse_comment(self, i: int, report: bool = True) -> int:
-        """To where browsers end it; the library goes by older rules."""
+        """Parse a comment up to where browsers end it; the library follows older rules."""
         if (found := _COMMENT.match(self.rawdata, i)) is None:
             return -1
         self.handle_comment(found[0])
         return found.end()
 
     def parse_html_declaration(self, i: int) -> int:
-        """What begins with <! and is no comment ends with >, as browsers have it; a CDATA section with ]]>."""
+        """Parse a declaration. As in browsers, it ends with >, and a CDATA section with ]]>."""
         if self.rawdata.startswith("<!--", i):
             return self.parse_comment(i)
         end = "]]>" if self.rawdata.startswith("<![CDATA[", i) else ">"
@@ -415,5 +422,5 @@ class _Tokenizer(HTMLParser):
         return place + len(end)
 
     def unknown_decl(self, data: str) -> None:
-        """A doctype, CDATA, a condition."""
+        """Add a doctype, a CDATA section or a conditional comment."""
         self._add("text" if self._xhtml and data.startswith(_CDATA) else "point")

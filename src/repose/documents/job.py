@@ -1,6 +1,6 @@
-"""A document on its way through a model: the sentences to translate, and then the document put together from them.
+"""Translate a document: take sentences out of it, and put it together from their translations.
 
-No input and output between the two, so that whoever has a model translates as suits it:
+Translating in between is up to the caller:
 
     job = Job(document, Reader.of(translator))
     translations = ...  # of job.sentences, each with attention where job.with_attention says so
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE = 1024
-"""Sentences of which all attention is there at once."""
+"""Sentences that are translated at once with all their attention in memory."""
 
 
 @dataclass(frozen=True)
 class Reader:
-    """What a model reads, and how."""
+    """How to split texts for a model, and how to align its tokens."""
 
     language: str
-    """The language of its source, as the splitter of sentences calls it; "xx" for any other."""
+    """Source language, by the sentence splitter's code; "xx" for a language that the splitter does not know."""
     stays_whole: Callable[[str], bool]
-    """Whether a sentence is translated as one."""
+    """Whether a sentence is translated as a whole."""
     spans: Spans
 
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
-        """The reader of a translator; `to` is the target language that it is asked for by a tag, if any."""
+        """Return the reader for a translator. `to`: the target language requested by a tag, if any."""
         spans = Spans.of(translator.src_tokenizer, translator.tgt_tokenizer)
         return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, spans)
 
     def parts(self, segment: Segment) -> Parts:
-        """A segment as it is read: no sentence goes on beyond one of its ends."""
+        """Split a segment into parts. No sentence extends over one of the segment's `ends`."""
         edges = pairwise([0, *segment.ends, len(segment.text)])
         texts = (segment.text[start:end] for start, end in edges)
         return Parts.together(parts_of(text, self.language, self.stays_whole) for text in texts)
@@ -61,20 +61,23 @@ class Job:
         self.too_long = sum(parts.too_long for parts in self._parts)
         """Segments with a sentence that is translated in parts."""
         self.sentences: list[str] = []
-        """What to translate. What holds no letter, a number say, is not among it and stays as it is."""
+        """Sentences to translate. Parts without letters, such as numbers, are not among them and stay as they are."""
         self.with_attention: list[bool] = []
-        """Of each sentence, whether attention is needed to place markup."""
+        """For each sentence, whether attention is needed to place markup."""
         for segment, parts in zip(document.segments, self._parts, strict=True):
             wanted = parts.sentences
             self.sentences += wanted
             self.with_attention += [bool(segment.marks)] * len(wanted)
 
     def finish(self, translations: Sequence["Translation"]) -> bytes:
-        """The document with these translations of `sentences`, in their order. Raises DataError for another number."""
+        """Return the document with these translations of `sentences`, in order.
+
+        Raises DataError if their number is wrong.
+        """
         return self._document.assemble(self.placed(translations))
 
     def placed(self, translations: Sequence["Translation"]) -> list[Placed]:
-        """The segments with these translations of `sentences`. Raises DataError for another number."""
+        """Return the segments with these translations of `sentences`. Raises DataError if their number is wrong."""
         if (given := len(translations)) != (number := len(self.sentences)):
             raise DataError(f"there are {number} sentences and {given} translations: give one translation per sentence")
         remaining = map(_on_one_line, translations)
@@ -84,7 +87,7 @@ class Job:
     def _of_segment(
         self, segment: Segment, parts: Sequence[Part], translations: Sequence["Translation | None"]
     ) -> Placed:
-        """The segment with the translations of its parts, None for one that stays as it is."""
+        """Return a segment with the translations of its parts; None for a part that stays as it is."""
         each = list(zip(parts, translations, strict=True))
         texts = [part.text if made is None else made.text for part, made in each]
         together = pieces_together(texts, parts)
@@ -101,7 +104,7 @@ class Job:
 
 
 def _on_one_line(translation: "Translation") -> "Translation":
-    """Where a model writes line breaks, they are spaces: no paragraph and no cue may end there."""
+    """Replace line breaks in a translation by spaces, so that no paragraph and no cue ends there."""
     if len(translation.text.splitlines()) < 2:
         return translation
     return replace(translation, text="".join(" " if c.splitlines() == [""] else c for c in translation.text))
@@ -116,11 +119,10 @@ def translate_text(
     no_repeat_ngram_size: int | None = None,
     to: str | None = None,
 ) -> str:
-    """Translates a text of any length, line by line and sentence by sentence; its own line breaks and white space stay,
-    and so does what holds no letter.
+    """Translate a text of any length, line by line and sentence by sentence.
 
-    The options are those of `Translator.translate`. Raises ConfigError for anything but a text, and what `translate`
-    raises.
+    Line breaks, white space, and parts without letters stay as they are. The options are those of
+    `Translator.translate`. Raises ConfigError if `text` is not a string, and the errors of `translate`.
     """
     if not isinstance(text, str):
         raise ConfigError(f"translate_text takes a text, not {text!r:.60}: Translator.translate takes lists")
@@ -140,8 +142,11 @@ def translate_text(
 
 
 def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[bytes, int]:
-    """The document of a job in the translator's language, and how many of its sentences were cut: longer than the model
-    reads, with no place to split them. `how` as for `Translator.translate`, for one hypothesis."""
+    """Translate a job's document. Return it with the number of sentences that were cut.
+
+    A sentence is cut if it is longer than the model reads and there is no place to split it. `how`: options of
+    `Translator.translate`, for one hypothesis.
+    """
     lengths = lengths_of(translator, how.get("to"))
     found: dict[int, Translation] = {}
     for attention in (False, True):

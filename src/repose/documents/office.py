@@ -1,7 +1,7 @@
-"""Documents of word processors: an archive of XML, of which the text in paragraphs is translated.
+"""Office documents: archives of XML files, in which the text of paragraphs is translated.
 
-A paragraph that has letters is written anew, from its translation and the markup that stood in it; everything else in
-the archive stays as it was.
+A paragraph with letters is written anew, from its translation and its markup. Everything else in the archive stays as
+it was.
 """
 
 import re
@@ -16,35 +16,34 @@ from repose.system.errors import DataError
 
 
 class XmlFormat(Protocol):
-    """What the XML of a kind of document means."""
+    """The meaning of the XML elements in a kind of document."""
 
     what: str
-    """What people call such a document."""
+    """Name of such a document, for error messages."""
     members: re.Pattern[str]
-    """Names of the members that hold text."""
+    """Pattern of the names of members with text."""
     prefixes: dict[str, str]
-    """Usual prefixes by namespace."""
+    """Usual prefix of each namespace."""
     attributes: frozenset[str]
-    """Names, without prefixes, of those that are read."""
+    """Names, without prefixes, of the attributes that are read."""
     paragraphs: frozenset[str]
-    """Names of elements."""
+    """Names of the elements that are paragraphs."""
     collapse: bool
-    """Whether white space is as in HTML."""
+    """Whether white space is collapsed, as in HTML."""
 
     def tags(self, xml: Xml) -> dict[int, str]:  # noqa: ARG002
-        """Start tags that would hide a translation, as they are to be written (`Xml.tags`); none, unless a format has
-        such."""
+        """Return replacements (`Xml.tags`) for start tags that would hide a translation. By default, none."""
         return {}
 
     def skips(self, element: Element) -> bool:  # noqa: ARG002
-        """Whether the paragraphs in an element stay as they are; those of none, unless a format has such."""
+        """Return whether the paragraphs in an element stay as they are. By default, none do."""
         return False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """The letters and the markup of a paragraph."""
+        """Return the text and the markup of a paragraph."""
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
-        """The translated paragraph. `changed`: the paragraphs that stand in it, as `Xml.written` takes them."""
+        """Yield the translated paragraph, in pieces. `changed`: the paragraphs inside it, as for `Xml.written`."""
 
 
 class _Place(NamedTuple):
@@ -55,16 +54,15 @@ class _Place(NamedTuple):
 
 
 class OfficeDocument:
-    """A document in an archive."""
+    """An office document: an archive of XML files."""
 
     def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
-        """Raises DataError for anything but such a document, and for one that is damaged or unpacks to more than the
-        limits."""
+        """Raises DataError if the content is no such document, is damaged, or unpacks to more than the limits."""
         self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self.segments: list[Segment] = []
-        """Paragraphs."""
+        """Paragraphs with letters."""
         texts = {name: data for name, data in self._archive.members.items() if xml_format.members.fullmatch(name)}
         if sum(map(len, texts.values())) > limits.member_bytes:
             raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
@@ -80,11 +78,14 @@ class OfficeDocument:
             raise DataError(f"this is no {xml_format.what}: it holds no text where one has it")
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The archive with these translations. Raises DataError where the paragraphs would be far larger than before,
-        which few bytes can do: looks are written for each piece that a run comes apart into."""
+        """Return the archive with these translations.
+
+        Raises DataError if the paragraphs would be far larger than before. A small file can cause this, since
+        formatting is repeated for each piece into which a run is split.
+        """
         left = self._limits.written(sum(len(xml.data) for xml in self._xml.values()))
         changed: dict[str, dict[int, str]] = {member: {} for member in self._xml}
-        # A paragraph that stands in another begins after it, and is needed before it.
+        # Backwards: a paragraph inside another one starts after it, but has to be written before it.
         for place, translated in reversed(list(zip(self._places, placed, strict=True))):
             member, paragraph, before, after = place
             whole = [Text(before), *translated, Text(after)]
@@ -106,7 +107,7 @@ class OfficeDocument:
 
 
 def _joined(pieces: Iterable[str], most: int) -> str:
-    """The pieces as one text. Raises DataError where it has more than so many characters."""
+    """Join the pieces. Raises DataError if they have more than `most` characters together."""
     kept = []
     for piece in pieces:
         most -= len(piece)

@@ -23,17 +23,17 @@ from repose.documents.xml_source import Element, Letters, Xml, escape
 
 _OASIS = "urn:oasis:names:tc:opendocument:xmlns:"
 _WITHIN = frozenset(["text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base"])
-"""Elements whose text belongs to the sentence."""
+"""Inline elements, whose text belongs to the sentence."""
 _SHOWN = frozenset(["text:tab", "text:line-break", "draw:frame", "text:page-number", "text:date", "text:sequence"])
-"""Elements that are seen even where they hold no text."""
+"""Elements that are visible even without text."""
 _UNSEEN = frozenset(["text:script", "text:ruby-text"])
-"""Elements whose text does not stand in the line; all others with text of their own are fields."""
+"""Elements whose text is not in the line. All other elements with text of their own are fields."""
 _ENDS: dict[str, End] = {"text:tab": "column", "text:line-break": "line"}
 _LEFT_OUT = frozenset(["text:soft-page-break"])
 _CELLS = frozenset(["table:table-cell", "table:covered-table-cell"])
 _SKIPPED = frozenset(["text:tracked-changes", "table:tracked-changes", "text:ruby-text", "office:annotation"])
 _VALUE = re.compile(r"""\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')""")
-"""A cell's text as an attribute, which is shown in the place of the paragraph in it."""
+"""A cell's text as an attribute. Programs show it instead of the cell's paragraph."""
 
 
 class _OpenDocument(XmlFormat):
@@ -50,7 +50,7 @@ class _OpenDocument(XmlFormat):
         self._raised: dict[Xml, frozenset[str]] = {}
 
     def tags(self, xml: Xml) -> dict[int, str]:
-        """Of cells, which are to show their paragraphs, not what an attribute says once more."""
+        """Return start tags of cells without the attribute that repeats the text, so that paragraphs are shown."""
         found = {}
         for element in xml.root.walk():
             if element.name in _CELLS and not self.skips(element) and any(map(_is_text, element.elements())):
@@ -60,19 +60,19 @@ class _OpenDocument(XmlFormat):
         return found
 
     def skips(self, element: Element) -> bool:
-        """What was deleted, comments, a sheet's numbers, dates and results, prompts of a slide's master."""
+        """Skip deleted text, comments, numbers, dates and formula results of sheets, and prompts of master slides."""
         if element.name in _CELLS:
             return element.attribute("value-type") not in ("", "string") or element.attribute("formula") != ""
         return element.name in _SKIPPED or (element.name == "draw:frame" and element.attribute("placeholder") == "true")
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """The letters and the markup of a paragraph."""
+        """Return the text and the markup of a paragraph."""
         if xml not in self._raised:
             self._raised[xml] = frozenset(_raised_styles(xml.root))
         return _with_indent(list(_pieces(xml, paragraph, self._raised[xml])))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
-        """The translated paragraph."""
+        """Yield the translated paragraph, in pieces."""
         yield xml.tag(paragraph)
         for piece in placed:
             if isinstance(piece, Text):
@@ -89,7 +89,7 @@ def _is_text(element: Element) -> bool:
 
 
 def _raised_styles(root: Element) -> Iterator[str]:
-    """Names of the file's own styles that raise or lower text."""
+    """Yield the names of the file's automatic styles that raise or lower text."""
     for styles in root.elements():
         if styles.name == "office:automatic-styles":
             for style in styles.elements():
@@ -99,7 +99,7 @@ def _raised_styles(root: Element) -> Iterator[str]:
 
 
 def _with_indent(pieces: list[Piece]) -> list[Piece]:
-    """Counted spaces before a paragraph's first letters and after the last stay; others are white space like any."""
+    """Keep `text:s` spaces before a paragraph's first letters and after its last; replace others by plain spaces."""
     letters = [place for place, piece in enumerate(pieces) if isinstance(piece, Text) and piece.text.strip()]
     first, last = (letters[0], letters[-1]) if letters else (len(pieces), -1)
     return [Text(" ") if first < place < last and _is_spaces(piece) else piece for place, piece in enumerate(pieces)]
@@ -110,7 +110,7 @@ def _is_spaces(piece: Piece) -> bool:
 
 
 def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piece]:
-    """`styles`: those that raise or lower text."""
+    """Yield the text and the markup in an element. `styles`: names of styles that raise or lower text."""
     for child in element.children:
         if isinstance(child, Letters):
             yield Text(child.text)
@@ -140,6 +140,8 @@ def _shows(element: Element) -> bool:
 
 
 def read_opendocument(data: bytes) -> OfficeDocument:
-    """Raises DataError for anything but an OpenDocument file, and for one that is damaged or unpacks to more than the
-    limits."""
+    """Read an OpenDocument file.
+
+    Raises DataError if the data is no such file, is damaged, or unpacks to more than the limits.
+    """
     return OfficeDocument(data, _OpenDocument())

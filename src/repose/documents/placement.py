@@ -1,8 +1,9 @@
-"""Markup of a segment put into its translation, where the words that it stood around have gone.
+"""Place the markup of a segment in its translation, around the words that came from the marked words.
 
-A mark covers the words that came from its text. What is between them it covers too, so that it stays in one piece,
-unless another mark's words are between them: then it covers where most of its words are. Marks may thus change their
-order; none is lost, and none crosses another. What is part of a word, such as a raised number, goes with it.
+A mark covers the words that came from its text. It also covers the words between them, so that it stays in one piece.
+But if words of another mark are between them, it covers only the run with most of its words. So marks may change their
+order, but no mark is lost and none crosses another. Markup that is part of a word, such as a raised number, moves with
+the word.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,11 +17,11 @@ from repose.documents.alignment import Translated, Unit, words_of
 from repose.documents.segment import Mark, Markup, Placed, Segment, Text
 
 MOST_WORK = 1 << 15
-"""Words times marks of a segment; above, marks are put where they stood in proportion."""
+"""Most words times marks of a segment. Above it, marks keep their positions in proportion."""
 
 
 def place(segment: Segment, translated: Translated) -> Placed:
-    """The translation with the segment's marks."""
+    """Return the translation with the segment's marks."""
     if not segment.marks:
         return [Text(translated.text)]
     translated = replace(translated, units=tuple(_cut(segment, translated)))
@@ -29,7 +30,7 @@ def place(segment: Segment, translated: Translated) -> Placed:
 
 
 def _cut(segment: Segment, translated: Translated) -> Iterator[Unit]:
-    """The words; one that is written as in the source is cut where it is cut there by a mark that begins or ends."""
+    """Yield the words. A word spelled as in the source is cut wherever a mark starts or ends inside it there."""
     edges = sorted({edge for mark in _all(segment.marks) for edge in (mark.start, mark.end)})
     words = list(words_of(segment.text))
     starts = [start for start, _ in words]
@@ -52,7 +53,7 @@ def _all(marks: Sequence[Mark]) -> Iterator[Mark]:
 
 class _Word(NamedTuple):
     place: int
-    """In the units."""
+    """Index in the units."""
 
 
 class _Edge(NamedTuple):
@@ -67,15 +68,15 @@ _Range: TypeAlias = tuple[int, int]
 
 @dataclass
 class _Steps:
-    """What is written, one after the other."""
+    """Orders words and marks for writing."""
 
     units: Sequence[Unit]
     source: str
 
     def of(self, marks: Sequence[Mark], covers: _Range, words: _Range | None = None) -> Iterator[_Step]:
-        """Those of the words from the first to before the second of `words`, with the marks that stand in them.
+        """Yield the words in the range `words` (all by default), with the marks placed among them.
 
-        `covers`: the characters of the source that they are to be from.
+        `covers`: the range of source characters that these words represent.
         """
         low, high = (0, len(self.units)) if words is None else words
         ranges = self._ranges(marks, covers, low, high)
@@ -104,7 +105,7 @@ class _Steps:
         yield _Edge(mark.closes, False, mark.joined)
 
     def _ranges(self, marks: Sequence[Mark], covers: _Range, low: int, high: int) -> dict[int, _Range]:
-        """The words of each mark that has some, by its place among the marks."""
+        """Return the range of words of each mark that has words, by the mark's index."""
         holding = [place for place, mark in enumerate(marks) if mark.end > mark.start]
         if not holding or low == high:
             return {}
@@ -123,11 +124,11 @@ class _Steps:
             ranges[place] = (low + start, low + end)
         covered = {word for start, end in ranges.values() for word in range(start, end)}
         free = [word for word in range(low, high) if word not in covered]
-        for place in holding:  # those that no word came from take the word that looked most at them
+        for place in holding:  # a mark that no word came from takes the word that attended most to it
             if place in ranges:
                 continue
             edges = {word: other for other, (a, b) in ranges.items() if b - a > 1 for word in (a, b - 1)}
-            fits = [  # where every word is another's: the first or last of several, in the order of the marks if alike
+            fits = [  # if no word is free: another mark's first or last of several; ties keep the marks' order
                 (_weight(self.units[word], marks[place]), word if place > edges.get(word, place) else -word, word)
                 for word in free or edges
             ]
@@ -142,9 +143,10 @@ class _Steps:
         return ranges
 
     def _boundaries(self, points: Sequence[Mark], taken: Sequence[_Range], low: int, high: int) -> list[int]:
-        """Before which word each of some points stands: that which crosses the fewest words, in their order.
+        """Return, for each point, the word before which to place it.
 
-        What is part of a word stands after it.
+        It is the boundary across which the fewest words change sides. Points keep their order. A point that is part of
+        a word is placed after the word.
         """
         inside = {word for start, end in taken for word in range(start + 1, end)}
         free = [word for word in range(low, high + 1) if word not in inside]
@@ -168,14 +170,17 @@ class _Steps:
         return boundaries
 
     def _after_its_word(self, point: Mark, free: Sequence[int], low: int) -> int | None:
-        """That of the `free` boundaries after the word that came from the last of the letters right before a point."""
+        """Return the `free` boundary after the word that came from the letters right before a point.
+
+        Of several such words, the one from the last letters counts. None if there is no such word.
+        """
         start = self.source.rfind(" ", 0, point.start) + 1
         came = [(self.units[word - 1].came_from, word) for word in free if word > low]
         return max((pair for pair in came if start <= pair[0] < point.start), default=(0, None))[1]
 
 
 def _longest_runs(owners: Sequence[int | None]) -> dict[int, _Range]:
-    """Of each owner, from the first to after the last of most words with no other's between them."""
+    """Return each owner's longest run: the range with most of its words and no word of another owner in between."""
     runs: dict[int, tuple[int, _Range]] = {}
     last, number, start = None, 0, 0
     for word, owner in enumerate(owners):
@@ -209,7 +214,8 @@ def _written(translated: Translated, steps: Iterator[_Step]) -> Placed:
 
 
 class _Writer:
-    """Puts white space after what closes and before what opens; around what shows, as it stood there."""
+    """Writes words and markup. White space goes after closing and before opening markup, and around visible points as
+    in the source."""
 
     def __init__(self) -> None:
         self.placed: Placed = []

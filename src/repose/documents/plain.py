@@ -1,4 +1,4 @@
-"""Plain text: every line is translated by itself, or every paragraph, and all white space between them stays."""
+"""Plain text: translate each line by itself, or each paragraph. The white space between them stays."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,21 @@ from repose.documents.segment import (
 )
 
 _ITEM = re.compile(r"\s*([-*•·–—|]|#{1,6}|>(?:\s*>)*|\d{1,3}[.)])\s")
-"""How the lines of a list begin, and those of a quotation or a heading: they go on with nothing before them, and
-what they begin with is not translated."""
+"""The beginning of a line in a list, a quotation or a heading. Such a line does not continue the line before it, and
+this beginning is not translated."""
 
 
 class PlainDocument(TextDocument):
-    """A text. `paragraphs`: lines that follow each other without a blank line are one paragraph, which becomes one
-    line; otherwise every line stands alone. Raises DataError for more than `MOST_NODES` of either."""
+    """A plain text.
+
+    With `paragraphs`, lines without a blank line between them are one paragraph, which becomes one line. Otherwise each
+    line is translated alone. Raises DataError if there are more than `MOST_NODES` paragraphs or lines.
+    """
 
     def __init__(self, text: str, *, paragraphs: bool = False) -> None:
         self.segments: list[Segment] = []
-        """Lines or paragraphs."""
-        self._parts: list[str | int] = []  # what stays, and places in the segments
+        """Lines or paragraphs with letters."""
+        self._parts: list[str | int] = []  # texts that stay, and indices of segments
         for piece in _paragraphs(text) if paragraphs else LINE.findall(text):
             if has_letters(piece):
                 if len(self.segments) == MOST_NODES:
@@ -43,17 +46,17 @@ class PlainDocument(TextDocument):
                 self._parts.append(piece)
 
     def text(self, placed: Sequence[Placed]) -> str:
-        """The text with these translations."""
+        """Return the text with these translations."""
         return "".join(part if isinstance(part, str) else letters(placed[part]) for part in self._parts)
 
 
 def letters(placed: Placed) -> str:
-    """A translated segment without markup."""
+    """Return a translated segment's text without markup."""
     return "".join(piece.text for piece in placed if not isinstance(piece, Markup))
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Paragraphs as one line each with its end, and what is between them."""
+    """Yield each paragraph as one line with its line end, and the blank lines between paragraphs."""
     begun: list[str] = []
     for line in LINE.findall(text):
         if begun and (not line.strip() or _begins_item(line, begun)):
@@ -66,15 +69,17 @@ def _paragraphs(text: str) -> Iterator[str]:
         else:
             before, after = begun[-1].rstrip(), line.lstrip()
             begun[-1:] = [before, " " * (not (is_wide(before[-1]) and is_wide(after[0]))), after]
-        if begun and _kind_of_item(begun[0]) == "#":  # nothing goes on after a heading
+        if begun and _kind_of_item(begun[0]) == "#":  # a heading ends with its line
             yield "".join(begun)
             begun = []
     yield "".join(begun)
 
 
 def _begins_item(line: str, begun: Sequence[str]) -> bool:
-    """Whether a line goes on with nothing of the paragraph that has begun. A dash or a number may be of its sentence:
-    "on\n3. May", "he came\n– as always –"."""
+    """Return whether a line starts a new item instead of continuing the paragraph `begun`.
+
+    A dash or a number may belong to the paragraph's sentence: "on\n3. May", "he came\n– as always –".
+    """
     if (kind := _kind_of_item(line)) is None:
         return False
     last = begun[-1].rstrip()[-1]
@@ -83,7 +88,8 @@ def _begins_item(line: str, begun: Sequence[str]) -> bool:
 
 
 def _kind_of_item(line: str) -> str | None:
-    """The first of a numbered list, another of it, or the sign that a line begins with."""
+    """Return the kind of item that a line starts: "1." for the first of a numbered list, "2." for a later one, or else
+    the sign at its start. None if it starts no item."""
     if (found := _ITEM.match(line)) is None:
         return None
     sign = found[1]

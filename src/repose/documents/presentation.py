@@ -1,4 +1,4 @@
-"""Office Open XML presentations (.pptx): paragraphs of slides, their notes, charts' titles and diagrams."""
+"""Office Open XML presentations (.pptx): paragraphs of slides, notes, chart titles and diagrams."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from repose.documents.xml_source import Element, Xml, escape
 
 _DRAWING = ("http://schemas.openxmlformats.org/drawingml/2006/main", "http://purl.oclc.org/ooxml/drawingml/main")
 _OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"|'[^']*')""")
-"""Attributes of a run that are no looks: its language, and what the spelling checker found."""
+"""Attributes of a run that do not affect its formatting: its language, and the spelling checker's results."""
 
 
 class _Presentation(XmlFormat):
@@ -22,11 +22,11 @@ class _Presentation(XmlFormat):
     collapse = False
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """The letters and the markup of a paragraph."""
+        """Return the text and the markup of a paragraph."""
         return list(marked(_atoms(xml, paragraph), _own_looks(xml, paragraph)))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
-        """The translated paragraph, between its properties and those of its end."""
+        """Yield the translated paragraph, between its properties and its end properties, in pieces."""
         tag = xml.tag(paragraph)
         yield tag
         yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "a:pPr")
@@ -54,13 +54,13 @@ def _atoms(xml: Xml, paragraph: Element) -> Iterator[RunLetters | Point]:
 
 
 def _own_looks(xml: Xml, paragraph: Element) -> str:
-    """Those of most letters; never a link, which would be lost where the others' marks cover its words."""
+    """Return the formatting of most letters outside links. A link would be lost where other marks cover its words."""
     atoms = (atom for atom in _atoms(xml, paragraph) if isinstance(atom, RunLetters))
     return own_looks(atom for atom in atoms if ":hlink" not in atom.properties)
 
 
 def _properties(xml: Xml, looks: Element) -> str:
-    """What a run looks like, as it is written; nothing where that is the paragraph's usual look."""
+    """Return a run's formatting as XML; nothing if it is the paragraph's usual formatting."""
     tag = xml.slice(looks.start, looks.inner)
     shorter = _OF_TEXT.sub("", tag)
     rest = xml.written(looks, {}).removeprefix(tag)
@@ -69,6 +69,8 @@ def _properties(xml: Xml, looks: Element) -> str:
 
 
 def read_pptx(data: bytes) -> OfficeDocument:
-    """Raises DataError for anything but a presentation, and for one that is damaged or unpacks to more than the
-    limits."""
+    """Read a presentation.
+
+    Raises DataError if the data is no presentation, is damaged, or unpacks to more than the limits.
+    """
     return OfficeDocument(data, _Presentation())

@@ -1,6 +1,8 @@
-"""Text of office files in runs: pieces of one look, of which programs make more than one sees, one for each spelling
-check, say. Runs of the same looks are one; the looks of most of a paragraph's letters are its own, and runs of others
-are marks in it.
+"""Runs of office files: pieces of text with the same formatting.
+
+Programs split text into more runs than a reader sees, at spelling checks for example. So adjacent runs with the same
+formatting are treated as one. The formatting of most of a paragraph's letters is the paragraph's own. Runs with other
+formatting are marks in it.
 """
 
 import re
@@ -15,39 +17,39 @@ _LINE_BREAKS = re.compile(r"[\r\n]+")
 
 
 class Run(NamedTuple):
-    """A run of the document, told from others by `is`."""
+    """A run of the document. Runs are compared by identity (`is`)."""
 
     properties: str
-    """Its looks, as they are written."""
+    """Its formatting, as XML."""
 
 
 Raw: TypeAlias = tuple[tuple[Element | str, Run | None], ...]
-"""XML that stays, each piece with the run that it stands in, if it is in one."""
+"""XML that stays as it is: pieces, each with the run that contains it, if any."""
 
 
 class _Looks(NamedTuple):
-    """The looks of the letters in a mark."""
+    """The formatting of the letters in a mark."""
 
     properties: str
 
 
 class RunLetters(NamedTuple):
-    """Letters of a run, with its looks."""
+    """Letters of a run, with the run's formatting."""
 
     text: str
     properties: str
     raw: Raw
     is_raised: bool
-    """Whether they are raised or lowered."""
+    """Whether the letters are raised or lowered."""
 
 
 def letters_of(text: Element) -> str:
-    """The letters of a run's text, with line breaks as the programs show them."""
+    """Return the letters of a run's text. Line breaks become spaces, as programs show them."""
     return _LINE_BREAKS.sub(" ", "".join(node.text for node in text.children if isinstance(node, Letters)))
 
 
 def own_looks(atoms: Iterable[object]) -> str:
-    """The looks of most letters."""
+    """Return the formatting of most letters."""
     looks: Counter[str] = Counter()
     for atom in atoms:
         if isinstance(atom, RunLetters) and not (atom.is_raised and is_number(atom.text)):
@@ -56,13 +58,16 @@ def own_looks(atoms: Iterable[object]) -> str:
 
 
 def _bounds_range(point: Point) -> bool:
-    """Whether a bookmark or a comment's range begins or ends there. Within a mark, it would move without the other."""
+    """Return whether a bookmark or a comment's range begins or ends at a point.
+
+    Inside a mark, such a point could move away from the other end of its range.
+    """
     nodes = [node for node, run in point.source if run is None]  # type: ignore[attr-defined]
     return any(isinstance(node, Element) and node.name.endswith(("Start", "End")) for node in nodes)
 
 
 def marked(atoms: Iterator[RunLetters | Open | Close | Point], own: str) -> Iterator[Piece]:
-    """The paragraph's pieces: runs of one look after another are one mark, those of its own look none."""
+    """Yield a paragraph's pieces. Adjacent runs with the same formatting become a mark, unless it is `own`."""
     looks: str | None = None
     for atom in atoms:
         if isinstance(atom, RunLetters) and atom.is_raised and atom.properties != own and is_number(atom.text):
@@ -82,14 +87,18 @@ def marked(atoms: Iterator[RunLetters | Open | Close | Point], own: str) -> Iter
 
 
 class Runs:
-    """Writes runs of paragraph `tag`, whose prefix the names of elements have; `attributes`: of the text's."""
+    """Writes the runs of a paragraph. `tag`: its start tag, whose prefix is used for new elements, too. `attributes`:
+    attributes of text elements."""
 
     def __init__(self, xml: Xml, tag: str, attributes: str, changed: dict[int, str]) -> None:
         self._prefix = tag[1:].split(">")[0].split()[0].removesuffix("p")
         self._xml, self._attributes, self._changed = xml, attributes, changed
 
     def written(self, placed: Placed, own: str) -> Iterator[str]:
-        """A paragraph's. What stood in one run, with nothing between, stays in one: its looks may be long."""
+        """Yield a paragraph's runs, in pieces. `own`: the paragraph's formatting.
+
+        Adjacent pieces from one run stay in one run, since its formatting may be long.
+        """
         within: Run | None = None
         for piece, run in self._pieces(placed, own):
             if run is not within:
@@ -99,7 +108,7 @@ class Runs:
         yield self._end(within)
 
     def _pieces(self, placed: Placed, own: str) -> Iterator[tuple[str, Run | None]]:
-        """Each with the run that it is to stand in, if it is not one itself."""
+        """Yield pieces of XML, each with the run to write it in; None for whole runs and for pieces outside runs."""
         looks = [own]
         text = ""
         for piece in placed:

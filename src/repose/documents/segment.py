@@ -1,6 +1,6 @@
-"""What is translated as a whole, a paragraph or a title, with the markup that stands in it.
+"""Segments: paragraphs or titles that are translated as a whole, with their markup.
 
-A segment knows nothing of formats: a mark carries whatever its format writes for it. Offsets are characters.
+A segment does not depend on the format: a mark carries the source that its format writes. Offsets are in characters.
 """
 
 import re
@@ -16,26 +16,27 @@ from repose.system.errors import DataError
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 """A line with its end. The last one of a text is empty."""
 MOST_OF_A_SIGN = 64
-"""Characters of what is no word; of parts, too, that hold it."""
+"""Most characters of a sign (`is_sign`), and most pieces of an element that can be one."""
 _BRACKETED = re.compile(r"\[\d+\]")
 _BESIDE_SIGNS = frozenset(["Mn", "Cf", "Zs", "Cc", "Sk"])
-"""Categories of what makes one emoji of several characters, and of white space."""
+"""Unicode categories of characters that combine emoji, and of white space."""
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 MOST_NODES = 300_000
-"""Elements and pieces of text of a document, of some 400 bytes and ten microseconds each: a long book has fewer."""
+"""Most elements and pieces of text in a document; a long book has fewer. Each takes some 400 bytes and ten
+microseconds."""
 MOST_DEPTH = 64
-"""Marks within marks; what stands deeper is no markup of one segment any more."""
+"""Most marks inside each other. Deeper tags are treated as tags without a partner."""
 
 
 def too_many_nodes() -> DataError:
-    """The error for a document with more than `MOST_NODES`."""
+    """Return the error for a document with more than `MOST_NODES` nodes."""
     return DataError(f"the document has more than {MOST_NODES:,} elements and texts: split it")
 
 
 def paired(tags: Iterable[tuple[int, str, bool]]) -> dict[int, int]:
-    """The place of the end tag of each start tag, and the other way round, where they nest.
+    """Return the place of each start tag's end tag, and the reverse, for tags that nest properly.
 
-    `tags`: place, name, and whether it is a start tag, in order.
+    `tags`: place, name, and whether it is a start tag, for each tag in order.
     """
     partners: dict[int, int] = {}
     opened: list[tuple[str, int]] = []
@@ -55,20 +56,20 @@ End: TypeAlias = Literal["none", "line", "column"]
 
 
 class Text(NamedTuple):
-    """Letters."""
+    """Text, in a segment or its translation."""
 
     text: str
 
 
 class Markup(NamedTuple):
-    """What a format writes where a mark opens, closes or stands."""
+    """Markup that a format writes where a mark opens or closes, or at a point."""
 
     source: object
     opens: bool = False
 
 
 class Open(NamedTuple):
-    """The beginning of a mark that holds letters."""
+    """The beginning of a mark that contains text."""
 
     source: object
 
@@ -80,47 +81,53 @@ class Close(NamedTuple):
 
 
 class Point(NamedTuple):
-    """Markup that holds no letters to translate: a picture, a comment, a piece of code."""
+    """Markup without text to translate: a picture, a comment, a piece of code."""
 
     source: object
     shows: bool = True
-    """Whether it is seen, so that the white space around it matters."""
+    """Whether it is visible, so that white space around it matters."""
     separates: bool = False
-    """Whether it is white space itself, such as a tab."""
+    """Whether it acts as white space itself, such as a tab."""
     joined: bool = False
     """Whether it is part of the word right before it, such as a raised number."""
     ends: End = "none"
-    """What ends there, and the sentence with it; at a line break it goes on where the text does in lower case."""
+    """What ends at the point, and with it the sentence. After a line break, a sentence goes on if the text continues in
+    lower case."""
 
 
 def text_of(pieces: Iterable["Piece"]) -> str:
-    """The letters of these pieces."""
+    """Return the text of these pieces."""
     return "".join(piece.text for piece in pieces if isinstance(piece, Text))
 
 
 def raised(source: object, text: str) -> Point:
-    """A raised or lowered number, 10⁶, CO₂ or that of a footnote: a model would read it as part of another number."""
+    """Return the point for a raised or lowered number, as in 10⁶, CO₂ or of a footnote.
+
+    As text, a model would read it as part of another number.
+    """
     return Point(source, separates=text[-1:].isspace(), joined=not text[:1].isspace())
 
 
 def is_number(text: str) -> bool:
-    """Whether a raised or lowered text is one that `raised` takes; one of nothing is too."""
+    """Return whether raised or lowered text is a number for `raised`: it has no letters. Empty text counts, too."""
     return not text.isspace() and not has_letters(text)
 
 
 def is_sign(text: str) -> bool:
-    """Whether all that a mark holds is no word, but a tick, an arrow, an icon, or a number in square brackets: a
-    translation may have no word for it, and another one must not take its place."""
+    """Return whether a mark's text is no word, but a tick, an arrow, an icon, or a number in square brackets.
+
+    A translation may lack a word for it, and another word must not take its place.
+    """
     shown = text.strip()
     if len(text) > MOST_OF_A_SIGN or has_letters(unicodedata.normalize("NFKC", shown)):
-        return False  # of ㎏ and ㈱, too
+        return False  # letters in ㎏ and ㈱ count, too
     signs = [character for character in shown if _is_drawn(character)]
     others = [character for character in shown if unicodedata.category(character) not in _BESIDE_SIGNS]
     return (bool(signs) and signs == others) or _BRACKETED.fullmatch(shown) is not None
 
 
 def _is_drawn(character: str) -> bool:
-    """Of arrows, shapes, dingbats, emoji and fonts of icons; not ©, °, +, ≤, or a letter of Braille."""
+    """Return whether a character is an arrow, shape, dingbat, emoji or icon; not ©, °, +, ≤ or a letter of Braille."""
     kind = unicodedata.category(character)
     return (
         character >= "←"
@@ -130,74 +137,74 @@ def _is_drawn(character: str) -> bool:
 
 
 def sign(source: object, text: str) -> Point:
-    """What `is_sign`; a number in brackets, as of a note, belongs to the word before it."""
+    """Return the point for a text that `is_sign`. A number in brackets, as of a note, belongs to the word before it."""
     return raised(source, text) if text.strip().startswith("[") else Point(source)
 
 
 Piece: TypeAlias = Text | Open | Close | Point
 Placed: TypeAlias = list[Text | Markup]
-"""A translated segment: letters, and markup between them in the order in which it is to be written."""
+"""A translated segment: text and markup, in the order in which they are written."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Markup of a part of a segment's text."""
+    """Markup of a range of a segment's text, or at a point."""
 
     start: int
     end: int
-    """Equal to `start` where it holds no letters."""
+    """Equal to `start` if it contains no text."""
     opens: object
     closes: object | None = None
-    """None of a point."""
+    """None for a point."""
     within: tuple["Mark", ...] = ()
     shows: bool = False
-    """Whether a point is seen: see `Point`."""
+    """As in `Point`: whether a point is visible."""
     separates: bool = False
-    """Likewise."""
+    """As in `Point`: whether a point acts as white space."""
     joined: bool = False
-    """Likewise; of an element, whether it holds such points alone."""
+    """As in `Point`: whether a point is part of a word. For an element: whether it contains only such points."""
     space_before: bool = False
     space_after: bool = False
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A text without outer white space, and its marks in order, each with those that stand in it."""
+    """A text without outer white space, and its marks in order. Each mark contains the marks inside it."""
 
     text: str
     marks: tuple[Mark, ...] = ()
     ends: tuple[int, ...] = ()
-    """Places beyond which no sentence goes on, such as that of a tab, in order."""
+    """Positions over which no sentence extends, such as that of a tab, in order."""
 
 
 class Document(Protocol):
-    """Something with segments in it."""
+    """A document with segments."""
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """What is to be translated, in order; none of them blank."""
+        """Segments to translate, in order; none is blank."""
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The document with these translations of its segments."""
+        """Return the document with these translations of its segments, as bytes."""
 
 
 class TextDocument(ABC):
-    """A document that is text."""
+    """A document that is a text."""
 
     segments: Sequence[Segment]
-    """What is to be translated, in order."""
+    """Segments to translate, in order."""
 
     @abstractmethod
     def text(self, placed: Sequence[Placed]) -> str:
-        """The document with these translations."""
+        """Return the document with these translations."""
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
-        """The same in UTF-8."""
+        """Return the document with these translations, in UTF-8."""
         return self.text(placed).encode()
 
 
 class _Half:
-    """A mark that is open."""
+    """A mark whose end has not been read yet."""
 
     def __init__(self, start: int, source: object) -> None:
         self.start, self.source = start, source
@@ -205,20 +212,20 @@ class _Half:
 
 
 class _Ended:
-    """Where a line or a column has ended since the last letters."""
+    """Tracks whether and where a line or a column has ended since the last text."""
 
     def __init__(self) -> None:
         self._place: int | None = None
-        self._is_line = True  # and no more than that
+        self._is_line = True  # a line and no column has ended
 
     def at(self, place: int, end: End) -> None:
-        """A point there."""
+        """Take note of a point with this `ends` at a place."""
         if end != "none":
             self._place = place if self._place is None else self._place
             self._is_line = self._is_line and end == "line"
 
     def before(self, letters: str) -> list[int]:
-        """The place, if letters come next with which no sentence goes on."""
+        """Return the place of the end if the sentence does not go on with these letters; otherwise nothing."""
         if self._place is None or letters.isspace():
             return []
         goes_on = self._is_line and letters.lstrip()[0].islower()
@@ -227,15 +234,15 @@ class _Ended:
 
 
 def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, str]:
-    """The segment of some pieces, of which every `Open` has its `Close`, between its outer white space.
+    """Make a segment of pieces, in which every `Open` has its `Close`. Return it between its outer white space.
 
-    `collapse`: white space is as in HTML, where one space is like many. A space on both sides of markup is one, and
-    words on both sides of something that shows are two.
+    Spaces on both sides of markup become one space. Words on both sides of a visible point stay two words.
+    `collapse`: whether several white space characters become one space, as in HTML.
     """
     text = ""
     halves = [_Half(0, None)]
-    points: list[Mark] = []  # since the last letters
-    shown = False  # whether one of them is seen
+    points: list[Mark] = []  # since the last text
+    shown = False  # whether one of them is visible
     ends: list[int] = []
     ended = _Ended()
     pieces = list(pieces)
@@ -278,7 +285,7 @@ def segment(pieces: Iterable[Piece], *, collapse: bool) -> tuple[str, Segment, s
 
 
 def _spaces_after(pieces: Sequence[Piece]) -> list[bool]:
-    """Of each piece, whether the letters after it begin with white space."""
+    """Return, for each piece, whether the text after it begins with white space."""
     found, after = [], ""
     for piece in reversed(pieces):
         found.append(after.isspace())
@@ -288,14 +295,14 @@ def _spaces_after(pieces: Sequence[Piece]) -> list[bool]:
 
 
 def _parted(before: str, points: Sequence[Mark], after: str) -> bool:
-    """Whether a space is to stand between two letters with some points between them, so that they are not one word."""
+    """Return whether to insert a space between two characters with points between them, to keep words apart."""
     if any(point.separates for point in points):
         return bool(before) and not before.isspace() and not after.isspace()
     return any(point.shows and not point.joined for point in points) and before.isalnum() and after.isalnum()
 
 
 def _moved(mark: Mark, lead: int, length: int) -> Mark:
-    """A mark of a text whose first `lead` characters, and all after `length` more, are left out."""
+    """Adjust a mark to a text that lost its first `lead` characters and all after the next `length`."""
     start, end = (min(max(0, place - lead), length) for place in (mark.start, mark.end))
     within = tuple(_moved(inner, lead, length) for inner in mark.within)
     return replace(mark, start=start, end=end, within=within)

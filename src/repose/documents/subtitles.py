@@ -1,10 +1,10 @@
-"""Subtitles: SubRip (.srt) and WebVTT (.vtt). Numbers, timings, notes and styles stay as they are, to the letter.
+"""Subtitles: SubRip (.srt) and WebVTT (.vtt). Numbers, timings, notes and styles stay exactly as they are.
 
-A cue of WebVTT ends at a blank line; one of SubRip may have blank lines in it, and ends at the next number and timing.
+A WebVTT cue ends at a blank line. A SubRip cue may contain blank lines, and ends at the next number and timing.
 
-What one speaker says in a cue is translated as a whole, and broken anew into as many lines. Another one speaks from
-each line that begins with a dash, and from each voice tag. Tags are placed as in HTML; what has no partner stays where
-it stood.
+The words of one speaker in a cue are translated as a whole, and broken into as many lines as before. A new speaker
+starts at each line that begins with a dash, and at each voice tag. Tags are placed as in HTML. Tags without a partner
+keep their positions.
 """
 
 import html
@@ -38,31 +38,31 @@ from repose.documents.segment import (
 from repose.system.errors import DataError
 
 _TAG = r"(?:</?(?:[A-Za-z][^<>]*|\s+(?:[biuBIU]\s*|(?:font|FONT)\b[^<>]*))>|<[\d:.]+>)"
-"""Also a time within a cue of WebVTT; not "I <3 you >", "a < b > c"."""
+"""A tag, or a time inside a WebVTT cue; but not "I <3 you >" or "a < b > c"."""
 _STYLE = r"\{\\[^{}]*\}"
 _MARKUP = re.compile(rf"({_TAG}|{_STYLE})")
 _READING = re.compile(r"<rt[.>]")
-"""Begins what stands above the letters before it, of a ruby."""
+"""The start tag of a ruby's reading, which is shown above the letters before it."""
 _SPEAKER = re.compile(rf"\s*+(?:{_TAG}|{_STYLE})*+\s*+[-–—]")
 _DASH = re.compile(rf"(\s*+(?:{_STYLE}\s*+)*+)((?:{_TAG}\s*+)*+)([-–—]\s*)")
-"""Where it is, tags that the turn begins with, and the dash of a speaker."""
+"""Three groups: the position style at the start of a turn, tags, and a speaker's dash."""
 _VOICE = re.compile(r"(?=<v(?:[\s.][^<>]*)?>)")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _STAYS = frozenset("ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮー々")
-"""Begins no line of Japanese."""
+"""Characters that cannot begin a line in Japanese."""
 _TAG_NAME = re.compile(r"</?\s*([A-Za-z]+)")
 
 
 class SubtitleDocument(TextDocument):
-    """A file of cues. `webvtt`: whether it is WebVTT, which writes letters as HTML does; else SubRip."""
+    """A file of cues. `webvtt`: whether it is WebVTT, which escapes characters like HTML, or SubRip."""
 
     def __init__(self, source: str, *, webvtt: bool) -> None:
         self._webvtt = webvtt
         self.segments: list[Segment] = []
-        """Cues, or what each speaker says in them."""
+        """Cues, or the words of each speaker in them."""
         self._nodes = 0
         self._parts: list[str | tuple[int, int, str]] = []
-        """What stays; or a segment's place, its number of lines, and how they end."""
+        """Texts that stay; or a segment's index, its number of lines, and its line end."""
         in_cue = False
         lines: list[str] = []
         for line in LINE.findall(source):
@@ -80,7 +80,7 @@ class SubtitleDocument(TextDocument):
             raise DataError("no cue was found: each has a line such as 00:00:01,000 --> 00:00:02,000")
 
     def text(self, placed: Sequence[Placed]) -> str:
-        """The file with these translations."""
+        """Return the file with these translations."""
         return "".join(
             part if isinstance(part, str) else self._written(placed[part[0]], part[1], part[2]) for part in self._parts
         )
@@ -118,7 +118,7 @@ class SubtitleDocument(TextDocument):
                 read_to = place + 3
                 pieces.append(sign("".join(tokens[place:read_to]), tokens[place + 1]))
             elif place not in partners:
-                pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time within a cue
+                pieces.append(Point(token, shows=token[1:2].isdigit()))  # a time inside a cue is visible
             else:
                 pieces.append(Open(token) if partners[place] > place else Close(token))
         return pieces
@@ -132,7 +132,7 @@ class SubtitleDocument(TextDocument):
 
 
 def _with_spaces(lines: Sequence[str]) -> Iterator[str]:
-    """Lines to be read as one, with a space before each, but within a text that is written without spaces."""
+    """Yield lines that can be joined: with a space before each, except in text that is written without spaces."""
     last = ""
     for line in lines:
         shown = _MARKUP.sub("", line).strip()
@@ -142,18 +142,21 @@ def _with_spaces(lines: Sequence[str]) -> Iterator[str]:
 
 
 class _Turn(NamedTuple):
-    """What one speaker says in a cue."""
+    """The words of one speaker in a cue."""
 
     before: str
-    """The dash, and what stays before it."""
+    """The dash, and markup before it that stays."""
     body: str
     after: str
-    """Tags that end there, and white space."""
+    """End tags that stay, and white space."""
 
 
 def _without_dash(turn: str) -> _Turn:
-    """A turn without the dash that it begins with. Of tags before the dash, those that hold the whole turn stay where
-    they are; others come after it, since they may move with the words that they hold."""
+    """Split the dash at the start off a turn.
+
+    Tags before the dash stay there if they enclose the whole turn. Otherwise they come after the dash, since they may
+    move with the words that they enclose.
+    """
     body = turn.rstrip()
     after = turn[len(body) :]
     if (found := _DASH.match(body)) is None:
@@ -169,7 +172,7 @@ def _without_dash(turn: str) -> _Turn:
 
 
 def _turns(lines: Sequence[str]) -> Iterator[str]:
-    """What is said in a cue, speaker by speaker, and between blank lines."""
+    """Yield the turns in a cue: split at new speakers and at blank lines."""
     dashes = {number for number, line in enumerate(lines) if _SPEAKER.match(line)}
     if len(dashes) == 1 and _goes_on(lines[: min(dashes)]):
         dashes = set()
@@ -185,20 +188,20 @@ def _turns(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _goes_on(lines: Sequence[str]) -> bool:
-    """Whether these lines end within a sentence, so that a dash after them may be part of it."""
+    """Return whether these lines end inside a sentence, so that a dash after them may be part of it."""
     last = _MARKUP.sub("", lines[-1]).rstrip()[-1:] if lines else ""
     return last.islower() or last == ","
 
 
 def _tags(tokens: Sequence[str]) -> Iterator[tuple[int, str, bool]]:
-    """Place, name, and whether it is a start tag."""
+    """Yield the place, the name, and whether it is a start tag, for each tag."""
     for place, token in enumerate(tokens):
         if _MARKUP.fullmatch(token) and (found := _TAG_NAME.match(token)) is not None:
             yield place, found[1].lower(), not token.startswith("</")
 
 
 def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:
-    """A text, given as letters and tags, in at most so many lines about equally long, tags not counted."""
+    """Break a text, given as letters and tags, into at most `lines` lines of about equal length without tags."""
     whole = "".join(tokens)
     seen = [place for place, inside in enumerate(_inside_tags(whole)) if not inside]
     ends = [number for number in range(1, len(seen)) if _may_end(whole[seen[number - 1]], whole[seen[number]])]
@@ -217,8 +220,11 @@ def _broken(tokens: Sequence[str], lines: int) -> Iterator[str]:
 
 
 def _may_end(before: str, after: str) -> bool:
-    """Whether a line may end between two characters: at a space, or within a text that is written without them, but not
-    before punctuation or a small kana, nor after an opening bracket."""
+    """Return whether a line may end between two characters.
+
+    It may end at a space, and anywhere in text that is written without spaces, but not before punctuation or a small
+    kana, nor after an opening bracket.
+    """
     if after == " ":
         return True
     if not (is_wide(before) and is_wide(after)) or category(before) == "Ps" or after in _STAYS:

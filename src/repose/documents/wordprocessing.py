@@ -1,6 +1,6 @@
-"""Office Open XML text (.docx): paragraphs of text, notes, tables, text boxes, headers and footers.
+"""Office Open XML documents (.docx): paragraphs of text, notes, tables, text boxes, headers and footers.
 
-What stands in fields and tracked changes is in more than runs (`repose.documents.runs`).
+Besides runs (`repose.documents.runs`), paragraphs contain fields and tracked changes.
 """
 
 import re
@@ -23,11 +23,11 @@ _MATH = (
     "http://purl.oclc.org/ooxml/officeDocument/math",
 )
 _AROUND = frozenset(["w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:customXml", "w:bdo", "w:dir", "w:fldSimple"])
-"""Elements around runs of the sentence."""
+"""Elements that enclose runs of the sentence."""
 _PROPERTIES = frozenset(["w:smartTagPr", "w:customXmlPr", "w:fldData"])
-"""Elements that those begin with, before all runs."""
+"""Elements at the start of those in `_AROUND`, before all runs."""
 _FORM = frozenset(["w:sdtPr", "w:sdtEndPr"])
-"""What stands before the content of a form's field."""
+"""Elements before the content of a form field."""
 _SKIPPED = frozenset(["w:del", "w:moveFrom", "w:pPr", "w:rPr"]) | _PROPERTIES | _FORM
 """Elements whose paragraphs stay as they are."""
 _LEFT_OUT = frozenset(["w:proofErr", "w:lastRenderedPageBreak", "w:softHyphen", "w:pPr", "w:rPr"])
@@ -50,11 +50,11 @@ _SHOWN = frozenset(
 )
 _ENDS: dict[str, End] = {"w:tab": "column", "w:ptab": "column", "w:br": "line", "w:cr": "line"}
 _NO_LOOKS = frozenset(["w:lang", "w:noProof"])
-"""Properties of a run that nobody sees: its language, and what the spelling checker is to leave out."""
+"""Invisible properties of a run: its language, and whether the spelling checker skips it."""
 
 
 class _Bound(NamedTuple):
-    """Of a field: an instruction stands between "begin" and "separate", and what it shows between that and "end"."""
+    """A boundary of a field: its instruction is between "begin" and "separate", its result from there to "end"."""
 
     which: str
     raw: Raw
@@ -72,16 +72,16 @@ class _WordProcessing(XmlFormat):
     collapse = False
 
     def skips(self, element: Element) -> bool:
-        """What was deleted, and properties."""
+        """Skip deleted text and properties."""
         return element.name in _SKIPPED
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """The letters and the markup of a paragraph."""
+        """Return the text and the markup of a paragraph."""
         atoms = list(_atoms(xml, paragraph))
         return list(marked(_without_fields(atoms), own_looks(atoms)))
 
     def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
-        """The translated paragraph."""
+        """Yield the translated paragraph, in pieces."""
         tag = xml.tag(paragraph)
         yield tag
         yield from (xml.written(child, {}) for child in paragraph.elements() if child.name == "w:pPr")
@@ -104,7 +104,10 @@ def _atoms(xml: Xml, parent: Element) -> Iterator[_Atom]:
 
 
 def _around(xml: Xml, element: Element, content: Element, inner: int) -> Iterator[_Atom]:
-    """An element, which its `content` begins at `inner` in; as a whole where that is a sign, or a field's number."""
+    """Yield the atoms of an element around runs. `content`: the element with the runs, which begin at `inner`.
+
+    The element is one point if its text is a sign, or a number that a field shows.
+    """
     within = list(_atoms(xml, content))
     text = _short_text(within, 0, len(within))
     if is_sign(text) or (element.name == "w:fldSimple" and _is_value(text)):
@@ -116,7 +119,7 @@ def _around(xml: Xml, element: Element, content: Element, inner: int) -> Iterato
 
 
 def _short_text(atoms: Sequence[_Atom], start: int, end: int) -> str:
-    """What is read in some of the atoms; nothing where it is more than a sign or a number would be."""
+    """Return the text of some atoms; nothing if it is too long for a sign or a number."""
     if end - start > MOST_OF_A_SIGN:
         return ""
     letters = (atom.text for atom in atoms[start:end] if isinstance(atom, RunLetters))
@@ -125,18 +128,18 @@ def _short_text(atoms: Sequence[_Atom], start: int, end: int) -> str:
 
 
 def _is_value(text: str) -> bool:
-    """Whether what a field shows is none of the sentence's words, but the number of a page, say."""
+    """Return whether a field's result is no word of the sentence, but a page number, say."""
     return bool(text.strip()) and not has_letters(text)
 
 
 def _begins(element: Element) -> int:
-    """Where an element's content begins, after its properties."""
+    """Return where an element's content begins, after its properties."""
     first = next(element.elements(), None)
     return first.end if first is not None and first.name in _PROPERTIES else element.inner
 
 
 def _content(element: Element) -> Element | None:
-    """Of a form's field, if there is nothing but its properties before it."""
+    """Return the content of a form field, if only the field's properties come before it."""
     first = next((child for child in element.elements() if child.name not in _FORM), None)
     return first if first is not None and first.name == "w:sdtContent" and first.children else None
 
@@ -160,7 +163,7 @@ def _of_run(xml: Xml, run: Element) -> Iterator[_Atom]:
 
 
 def _properties(xml: Xml, looks: Element) -> str:
-    """What a run looks like, as it is written; nothing where it has no looks of its own."""
+    """Return a run's formatting as XML; nothing if it has no visible formatting of its own."""
     unseen = {look.start: "" for look in looks.elements() if look.name in _NO_LOOKS}
     return xml.written(looks, unseen) if len(unseen) < len(list(looks.elements())) else ""
 
@@ -170,8 +173,10 @@ def _raises(look: Element) -> bool:
 
 
 def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
-    """Of each field that begins, shows and ends in one paragraph and element, and not too deep in others: by its place,
-    those of the others."""
+    """Return the places of "separate" and "end" of each field, by the place of its "begin".
+
+    All three must be in the same paragraph and element, and not nested deeper than `MOST_DEPTH` in other fields.
+    """
     fields: dict[int, tuple[int, int]] = {}
     begun: list[list[int]] = [[]]  # by element
     shows: dict[int, int] = {}
@@ -193,8 +198,10 @@ def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
 
 
 def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """Of each field of the paragraph that begins and ends in different elements, as of two tracked changes: the places
-    of the first and the last of the elements that hold it."""
+    """Return the first and the last atom of the elements that contain a field that begins and ends in different ones.
+
+    For example, a field may begin and end in two different tracked changes.
+    """
     whole = {place for start, others in fields.items() for place in (start, *others)}
     found: list[tuple[int, int]] = []
     begun: list[int] = []
@@ -220,8 +227,11 @@ def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[in
 
 
 def _without_fields(atoms: Sequence[_Atom]) -> Iterator[RunLetters | Open | Close | Point]:
-    """A field is markup around what it shows; one in several elements stays as a whole; of others, which end elsewhere,
-    the parts are points."""
+    """Turn fields into markup.
+
+    A field becomes markup around its result. A field across several elements stays as a whole. The boundaries of other
+    fields, which end outside the paragraph, become points.
+    """
     fields = _fields(atoms)
     torn = _torn(atoms, fields)
     ends: set[int] = set()
@@ -254,6 +264,8 @@ def _raw(atom: _Atom) -> Raw:
 
 
 def read_docx(data: bytes) -> OfficeDocument:
-    """Raises DataError for anything but a Word document, and for one that is damaged or unpacks to more than the
-    limits."""
+    """Read a Word document.
+
+    Raises DataError if the data is no Word document, is damaged, or unpacks to more than the limits.
+    """
     return OfficeDocument(data, _WordProcessing())

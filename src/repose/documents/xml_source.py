@@ -1,7 +1,7 @@
-"""XML as a tree over its source: every element knows its slice, so that what is not touched stays, to the byte.
+"""XML as a tree over its source. Every element knows its slice, so that unchanged parts stay byte for byte.
 
-Safe against strangers' files: no document type (so no entities of their own), no depth beyond `MOST_LEVELS`; expat
-fetches nothing.
+The parser is safe for untrusted files: it refuses document types (so there are no custom entities) and elements nested
+deeper than `MOST_LEVELS`, and expat fetches nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,17 +13,17 @@ from repose.documents.segment import MOST_NODES, too_many_nodes
 from repose.system.errors import DataError
 
 MOST_LEVELS = 200
-"""Elements within elements."""
+"""Most elements inside each other."""
 
 
 @dataclass(slots=True)
 class Letters:
-    """Text."""
+    """A piece of text."""
 
     text: str
     start: int
     end: int = 0
-    """Bytes of the source, as everywhere here."""
+    """Offset in bytes of the source, as everywhere in this module."""
 
 
 @dataclass(slots=True)
@@ -36,12 +36,13 @@ class Aside:
 
 @dataclass(slots=True)
 class Element:
-    """An element, from `start` to `end`; its content from `inner` to `closes`."""
+    """An element from `start` to `end`, with its content from `inner` to `closes`."""
 
     name: str
-    """With the usual prefix of its namespace, whatever the file has, "w:p"; of another namespace, with its URI."""
+    """Name with the usual prefix of its namespace, such as "w:p", whatever prefix the file has. For an unknown
+    namespace, the URI is the prefix."""
     attributes: dict[str, str]
-    """The attributes that the format reads, by their names with their namespaces."""
+    """The attributes that the format reads, by names with namespaces."""
     start: int
     inner: int = 0
     closes: int = 0
@@ -49,15 +50,15 @@ class Element:
     children: list["Node"] = field(default_factory=list)
 
     def attribute(self, name: str) -> str:
-        """The value of an attribute, whatever prefix its name has; empty if it is not there."""
+        """Return the value of an attribute with this name and any prefix; empty if it is missing."""
         return next((value for key, value in self.attributes.items() if key.rpartition(":")[2] == name), "")
 
     def elements(self) -> Iterator["Element"]:
-        """The children that are elements."""
+        """Return the children that are elements."""
         return (child for child in self.children if isinstance(child, Element))
 
     def walk(self, skips: Callable[["Element"], bool] = lambda _: False) -> Iterator["Element"]:
-        """This element and all in it, in the order in which they begin; none that is skipped, nor what it holds."""
+        """Yield this element and all elements in it, in document order, without skipped ones and their content."""
         waiting = [self]
         while waiting:
             element = waiting.pop()
@@ -70,7 +71,7 @@ Node: TypeAlias = Element | Letters | Aside
 
 
 class Xml:
-    """A parsed file."""
+    """A parsed XML file."""
 
     def __init__(
         self,
@@ -81,25 +82,31 @@ class Xml:
         attributes: frozenset[str] = frozenset(),
         others: int = 0,
     ) -> None:
-        """`prefixes`: the usual ones by namespace; without any, names stay as they are written. `attributes`: names
-        without a prefix of those that elements keep: a document may have far more than are read. `others`: nodes of the
-        document's other files. Raises DataError, about `name`, for anything but XML that is safe to read."""
+        """Parse a file.
+
+        `prefixes`: the usual prefix of each namespace. If empty, names stay as they are in the file.
+        `name`: the file's name, for error messages.
+        `attributes`: names, without prefixes, of the attributes to keep. A document may have far more.
+        `others`: number of nodes in the document's other files.
+
+        Raises DataError if the data is no XML or is not safe to read.
+        """
         try:
             data.decode()
         except UnicodeDecodeError as error:
             raise DataError(f"{name} is not in UTF-8: save the document again") from error
         self.data = data
         self.tags: dict[int, str] = {}
-        """Start tags that are to be written otherwise, by where they start."""
+        """Replacements for start tags, by the start of their elements."""
         built = _Builder(data, prefixes, name, attributes, others)
         self.root, self.num_nodes = built.root, built.number - others
 
     def slice(self, start: int, end: int) -> str:
-        """A piece of the source."""
+        """Return a piece of the source."""
         return self.data[start:end].decode()
 
     def written(self, node: Node, changed: dict[int, str]) -> str:
-        """A node, where some elements, by where they start, are written anew."""
+        """Return a node as XML. `changed`: replacements for elements in it, by their starts."""
         if not isinstance(node, Element):
             return self.slice(node.start, node.end)
         if node.start in changed:
@@ -113,19 +120,19 @@ class Xml:
         )
 
     def tag(self, element: Element) -> str:
-        """The start tag, of an element without content too as if it had some."""
+        """Return the start tag. A self-closing tag is turned into an opening one."""
         source = self.slice(element.start, element.inner)
         return source[:-2].rstrip() + ">" if source.endswith("/>") else source
 
     def end_tag(self, element: Element) -> str:
-        """The end tag."""
+        """Return the end tag, also for an element with a self-closing tag."""
         return (
             self.slice(element.closes, element.end) or f"</{_written_name(self.slice(element.start, element.inner))}>"
         )
 
 
 def escape(text: str) -> str:
-    """Text for XML: without the characters that it cannot hold."""
+    """Escape text for XML, and drop the characters that XML cannot contain."""
     kept = "".join(c for c in text if c >= " " or c == "\t")
     kept = "".join(c for c in kept if c not in "\ufffe\uffff" and not "\ud800" <= c <= "\udfff")
     return kept.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
@@ -142,10 +149,10 @@ class _Builder:
         self._kept = attributes
         self._data, self._prefixes, self._name = data, prefixes, name
         self._opened: list[Element] = []
-        self._last: Node | None = None  # whose start, or whose end tag's, the parser has met last
+        self._last: Node | None = None  # the node whose start or end tag the parser has met last
         self._closing = False
         self.number = others
-        self._cdata: int | None = None  # where the section begins whose text has not been met yet
+        self._cdata: int | None = None  # start of a CDATA section whose text has not been met yet
         self._parser = parser = expat.ParserCreate(namespace_separator=":" if prefixes else None)
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
@@ -159,7 +166,7 @@ class _Builder:
             raise DataError(f"{name} is damaged ({error}): save the document again") from error
 
     def _place(self) -> int:
-        """Where the parser is; what was begun before ends here."""
+        """Return the parser's position. The node or tag before it ends here."""
         place = self._parser.CurrentByteIndex
         if isinstance(self._last, Element) and not self._closing:
             self._last.inner = place
@@ -203,11 +210,11 @@ class _Builder:
         self._begin(Letters(text, place))
 
     def _start_cdata(self) -> None:
-        """Its text begins here, and ends after the section: what is written in its place is no section."""
+        """Let the text begin at the section's start and end after the section, since its replacement is no section."""
         self._cdata = self._place()
 
     def _end_cdata(self) -> None:
-        if self._cdata is not None:  # an empty one
+        if self._cdata is not None:  # an empty section
             self._aside_at(self._cdata)
             self._cdata = None
 
