@@ -24,7 +24,7 @@ class Limits:
     """Unpacked bytes per packed byte, for members that unpack to more than a mebibyte."""
 
     def written(self, read: int) -> int:
-        """Return the most characters that a document's translated paragraphs may have. `read`: bytes of its XML."""
+        """Return the maximum number of characters of a document's translated paragraphs. `read`: bytes of its XML."""
         return min(self.member_bytes, max(_MEBIBYTE, self.ratio * read))
 
 

@@ -20,7 +20,7 @@ _CONTENTS = frozenset(["application/x-dtbncx+xml"])
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*>")
 _CONTAINER, _ENCRYPTED = "META-INF/container.xml", "META-INF/encryption.xml"
 _MOST_PACKAGES = 4
-"""Most packages (renditions) that are read of a book, since each takes time."""
+"""Maximum number of a book's packages (renditions) that are read, since each takes time."""
 _URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 
 

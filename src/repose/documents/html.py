@@ -40,7 +40,7 @@ _BLOCKS = """
     section select source summary table tbody td template tfoot th thead title tr track ul xmp
 """
 BLOCKS = frozenset(_BLOCKS.split())
-"""Elements that separate segments. Custom elements, with a hyphen in their names, do so, too. All others are inline."""
+"""Elements that separate segments. Custom elements, with a hyphen in the name, do, too. All others are inline."""
 _OPAQUE = """
     applet audio canvas code embed iframe kbd map math noframes object plaintext pre rp rt samp script style svg
     template textarea var video xmp
@@ -49,9 +49,9 @@ OPAQUE = frozenset(_OPAQUE.split())
 """Elements whose content is not translated. This also holds for translate="no" and the class notranslate."""
 _VOID = "area base basefont bgsound br col embed frame hr img input link meta param source track wbr"
 VOID = frozenset(_VOID.split())
-"""Elements without content and end tag."""
+"""Elements without content or end tag."""
 _SHORT = 16
-"""Most tokens, inner tags included, of an element that can be a sign (`is_sign`)."""
+"""Maximum number of tokens, inner tags included, of an element that can be a sign (`is_sign`)."""
 _CELLS, _GROUPS = frozenset(["td", "th", "tr"]), frozenset(["tbody", "tfoot", "thead"])
 _ENDED_BY: dict[str, frozenset[str]] = {
     **dict.fromkeys(["html", "body"], frozenset()),

@@ -60,7 +60,8 @@ class _OpenDocument(XmlFormat):
         return found
 
     def skips(self, element: Element) -> bool:
-        """Skip deleted text, comments, numbers, dates and formula results of sheets, and prompts of master slides."""
+        """Return whether an element is skipped: deleted text, comments, prompts of master slides, and sheet cells with
+        numbers, dates or formulas."""
         if element.name in _CELLS:
             return element.attribute("value-type") not in ("", "string") or element.attribute("formula") != ""
         return element.name in _SKIPPED or (element.name == "draw:frame" and element.attribute("placeholder") == "true")

@@ -17,7 +17,7 @@ from repose.documents.alignment import Translated, Unit, words_of
 from repose.documents.segment import Mark, Markup, Placed, Segment, Text
 
 MOST_WORK = 1 << 15
-"""Most words times marks of a segment. Above it, marks keep their positions in proportion."""
+"""Maximum of words times marks in a segment. Above it, marks are placed in proportion to their positions."""
 
 
 def place(segment: Segment, translated: Translated) -> Placed:

@@ -16,16 +16,16 @@ from repose.system.errors import DataError
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|$)")
 """A line with its end. The last one of a text is empty."""
 MOST_OF_A_SIGN = 64
-"""Most characters of a sign (`is_sign`), and most pieces of an element that can be one."""
+"""Maximum number of characters in a sign (`is_sign`), and of pieces in an element that can be one."""
 _BRACKETED = re.compile(r"\[\d+\]")
 _BESIDE_SIGNS = frozenset(["Mn", "Cf", "Zs", "Cc", "Sk"])
 """Unicode categories of characters that combine emoji, and of white space."""
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 MOST_NODES = 300_000
-"""Most elements and pieces of text in a document; a long book has fewer. Each takes some 400 bytes and ten
-microseconds."""
+"""Maximum number of elements and pieces of text in a document; a long book has fewer. Each takes some 400 bytes and
+ten microseconds."""
 MOST_DEPTH = 64
-"""Most marks inside each other. Deeper tags are treated as tags without a partner."""
+"""Maximum nesting depth of marks. Deeper tags are treated as tags without a partner."""
 
 
 def too_many_nodes() -> DataError:

@@ -72,7 +72,7 @@ class _WordProcessing(XmlFormat):
     collapse = False
 
     def skips(self, element: Element) -> bool:
-        """Skip deleted text and properties."""
+        """Return whether an element is deleted text or properties."""
         return element.name in _SKIPPED
 
     def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
@@ -198,9 +198,9 @@ def _fields(atoms: Sequence[_Atom]) -> dict[int, tuple[int, int]]:
 
 
 def _torn(atoms: Sequence[_Atom], fields: dict[int, tuple[int, int]]) -> dict[int, int]:
-    """Return the first and the last atom of the elements that contain a field that begins and ends in different ones.
+    """Find fields that begin and end in different elements, such as two tracked changes.
 
-    For example, a field may begin and end in two different tracked changes.
+    Return the places of the first and the last atom of the elements around each such field.
     """
     whole = {place for start, others in fields.items() for place in (start, *others)}
     found: list[tuple[int, int]] = []

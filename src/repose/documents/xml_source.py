@@ -13,7 +13,7 @@ from repose.documents.segment import MOST_NODES, too_many_nodes
 from repose.system.errors import DataError
 
 MOST_LEVELS = 200
-"""Most elements inside each other."""
+"""Maximum nesting depth of elements."""
 
 
 @dataclass(slots=True)

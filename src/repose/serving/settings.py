@@ -75,7 +75,7 @@ class Limits:
 
     @property
     def most_alternatives(self) -> int:
-        """Most alternatives that a request can ask for: the limit, or as many as the widest beam allows."""
+        """Maximum number of alternatives that a request may want: the limit, or as many as the widest beam allows."""
         from repose.config.experiment import MAX_BEAM_SIZE
 
         widest = MAX_BEAM_SIZE - 1
@@ -119,9 +119,9 @@ class Batching:
     max_batch_rows: int = 64
     """Sentences per batch."""
     max_wait: float = 0.005
-    """Most seconds that an idle worker waits for a fuller batch, after clients that it answered together.
+    """Maximum seconds that an idle worker waits for a fuller batch, since clients that it just answered may ask again.
 
-    It also waits at most half the time that answering them took. A lone request never waits.
+    It also waits at most half the time that the last batch took. A lone request never waits.
     """
     max_queue_tokens: int | None = None
     """Source tokens that may wait; requests beyond them get status 503. None: 32 batches per worker."""
