@@ -1,8 +1,8 @@
-"""The best tokens of each row of log-probabilities: of equals those with the lowest ids; never PAD or START.
+"""Find the best tokens of each row of log-probabilities. Ties go to the lowest ids; PAD and START are never chosen.
 
-Log-probabilities are an array of numpy, or a tensor of torch: on a CPU its numbers are read as an array, elsewhere
-they are reduced on their device. They are as they were afterwards. Only a tensor needs torch, so it is imported where
-one is read.
+Log-probabilities are a numpy array or a torch tensor. A tensor on a CPU is read as an array; on another device, it is
+reduced there. The functions leave their input unchanged in the end. Only a tensor needs torch, so torch is imported
+only where a tensor is read.
 """
 
 import math
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 def best_token(log_probs: Any) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The best token of each row that may be chosen.
+    """Return the best token of each row.
 
-    (R, V) -> log-probabilities and ids (R,). Raises ReposeError where a log-probability is no number.
+    (R, V) -> log-probabilities and ids (R,). Raises ReposeError if a log-probability is NaN.
     """
     values, tokens = _in_order(log_probs, 1)
     return values[:, 0], tokens[:, 0]
 
 
 def best_tokens(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """At least the `width` best tokens of each row that may be chosen (fewer in a smaller vocabulary).
+    """Return at least the `width` best tokens of each row (fewer if the vocabulary is smaller).
 
-    (R, V) -> log-probabilities and ids (R, W), in the order of the ids; −inf for what may not be chosen. Raises
-    ReposeError where one of the best is no number.
+    (R, V) -> log-probabilities and ids (R, W), ordered by id; −inf for tokens that may not be chosen. Raises
+    ReposeError if one of the best is NaN.
     """
     values, tokens = _in_order(log_probs, width)
     order = tokens.argsort(axis=1)
@@ -41,7 +41,7 @@ def best_tokens(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArra
 
 
 def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Any:
-    """A copy with −inf at these places."""
+    """Return a copy with −inf at these places."""
     if isinstance(log_probs, np.ndarray):
         changed = log_probs.copy()
         changed[rows, tokens] = -math.inf
@@ -54,28 +54,28 @@ def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -
 
 
 def mean_of_probabilities(log_probs: Sequence[Any]) -> Any:
-    """The logarithm of the mean of the probabilities that several models give, (R, V) each and in all."""
+    """Return the logarithm of the mean of several models' probabilities: (R, V) each -> (R, V)."""
     if not any(isinstance(x, np.ndarray) for x in log_probs):
         import torch
 
         return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))
     arrays = [as_array(x) for x in log_probs]
-    largest = np.maximum.reduce(arrays)  # without which rare tokens would come out as impossible
+    largest = np.maximum.reduce(arrays)  # subtracted first: otherwise rare tokens would underflow to impossible
     largest[largest == -math.inf] = 0.0
     total = np.zeros_like(largest)
     for array in arrays:
         total += np.exp(array - largest)
-    with np.errstate(divide="ignore"):  # the logarithm of 0, where all say −inf
+    with np.errstate(divide="ignore"):  # the logarithm of 0, where every model gives −inf
         return np.log(total) + (largest - math.log(len(arrays)))
 
 
 def as_array(log_probs: Any) -> NDArray[np.float32]:
-    """Log-probabilities as an array of numpy."""
+    """Return log-probabilities as a numpy array."""
     return log_probs if isinstance(log_probs, np.ndarray) else log_probs.detach().cpu().numpy()
 
 
 def refuse_nan(log_probs: NDArray[Any]) -> None:
-    """Raise ReposeError where a log-probability is no number."""
+    """Raise ReposeError if a log-probability is NaN."""
     if np.isnan(log_probs).any():
         raise ReposeError(
             "the model gave NaN as a log-probability: its training may have diverged, so try an earlier checkpoint"
@@ -83,7 +83,8 @@ def refuse_nan(log_probs: NDArray[Any]) -> None:
 
 
 def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Log-probabilities and ids of the `width` best of each row, best first, (R, width); −inf where there is none."""
+    """Return log-probabilities and ids of the `width` best tokens of each row, best first, (R, width); −inf where a row
+    has no more."""
     if not isinstance(log_probs, np.ndarray):
         if log_probs.device.type != "cpu":
             return in_order_on_device(log_probs, width)
@@ -94,11 +95,11 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
     width = min(width, log_probs.shape[1])
     tokens = np.empty((len(rows), width), dtype=np.int64)
     values = np.empty((len(rows), width), dtype=log_probs.dtype)
-    for place in range(width):  # one pass for each: numpy's argmax reads as fast as memory gives, and takes the first
+    for place in range(width):  # one argmax per place: it runs at memory speed, and ties go to the first
         best = log_probs.argmax(1)
         tokens[:, place], values[:, place] = best, log_probs[rows, best]
         log_probs[rows, best] = -math.inf
-    # Backwards, as a row of −inf gives the same token again.
+    # In reverse order, because a row of −inf gives the same token again.
     for place in reversed(range(width)):
         log_probs[rows, tokens[:, place]] = values[:, place]
     log_probs[:, special] = hidden
@@ -107,7 +108,7 @@ def _in_order(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArray[
 
 
 def in_order_on_device(log_probs: "Tensor", width: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Do what `_in_order` does where the tensor is, on any device; only the best are brought to the CPU."""
+    """Compute `_in_order` on the tensor's own device; only the best tokens are copied to the CPU."""
     import torch
 
     with torch.no_grad():
@@ -121,15 +122,15 @@ def in_order_on_device(log_probs: "Tensor", width: int) -> tuple[NDArray[np.floa
         tied = (values[:, width - 1] == values[:, -1]) & (width < num_columns)
         values, tokens = values[:, :width], tokens[:, :width]
         if bool(tied.any()):
-            # top-k took any of the tokens that equal its last: put the lowest ids in their places, in order
+            # top-k picks any of the tokens that tie with its last: replace them by the lowest ids, in order
             last = values[tied, -1:]
             equal = allowed[tied.to(allowed.device)] == last.to(allowed)
             ids = torch.arange(num_columns, device=allowed.device)
             lowest = torch.where(equal, ids, len(ids)).topk(width, largest=False, sorted=True).values.cpu()
             num_better = (values[tied] > last).sum(1, keepdim=True)
-            nth = torch.arange(width, device="cpu") - num_better  # of the equal ones, from 0; below it, a better one
+            nth = torch.arange(width, device="cpu") - num_better  # index among ties, from 0; negative for better tokens
             tokens[tied] = torch.where(nth < 0, tokens[tied], lowest.gather(1, nth.clamp_min(0)))
-        # Of equals, the lower id first.
+        # Among ties, the lower id comes first.
         tokens, order = tokens.sort(dim=1)
         values, better = values.gather(1, order).sort(dim=1, descending=True, stable=True)
         return values.double().numpy(), tokens.gather(1, better).numpy()

@@ -1,8 +1,8 @@
-"""What computes a model's log-probabilities, as decoding sees it. This module, like the search, needs no torch.
+"""The interface through which decoding computes a model's log-probabilities. Like the search, it needs no torch.
 
-An engine reads a batch of sources once (`start`), then one more token of each row at a time (`step`), under whatever
-search there is; rows are reordered by `State.select`. `torch` computes with the model itself, on any device; `onnx`
-with graphs that were exported from it, through ONNX Runtime, on a CPU.
+An engine reads a batch of sources once (`start`), then one more token of each row at a time (`step`), for any kind of
+search; `State.select` reorders the rows. The engine `torch` computes with the model itself, on any device. The engine
+`onnx` computes with graphs that were exported from it, through ONNX Runtime, on a CPU.
 """
 
 from abc import ABC, abstractmethod
@@ -24,14 +24,14 @@ Precision: TypeAlias = Literal["fp32", "int8"]
 
 
 class Forced(NamedTuple):
-    """The probabilities that a model gives to one target."""
+    """The probabilities that a model gives to one target (a forced decode)."""
 
     log_probs: NDArray[np.float32]
-    """Log-probability in nats of each token after START, given the ones before it: (T,)."""
+    """Log-probability in nats of each token after START, given the tokens before it: (T,)."""
     predictions: tuple[int, ...]
-    """The most probable token at each of those places."""
+    """The most probable token at each of these places."""
     truncated: bool = False
-    """Whether the source was cut at the model's longest length."""
+    """True if the source was cut at the model's longest length."""
 
     @property
     def total(self) -> float:
@@ -40,27 +40,27 @@ class Forced(NamedTuple):
 
 
 class Engine(ABC):
-    """A model with the means to compute it."""
+    """A model, and the code that computes with it."""
 
     name: EngineName
     precision: Precision
-    """The precision of the products with weights."""
+    """Precision of the products with weights."""
     max_length: int
     """Longest sequence in tokens, START and END included."""
     looks_ahead: bool
-    """Whether a target position sees later ones: such a model cannot translate."""
+    """True if a target position sees later ones; such a model cannot translate."""
     device_type: str
-    """Where it computes: cpu, cuda."""
+    """Type of the device that it computes on: cpu, cuda."""
     can_share: bool
-    """Whether other processes can have a copy of it, as pickle makes one."""
+    """True if other processes can have a copy, which pickle makes."""
 
     @abstractmethod
     def start(self, sources: Sequence[Sequence[int]]) -> State:
-        """State of a decoding, one row per source (ids from START to END)."""
+        """Begin to decode: return the state with one row per source (ids from START to END)."""
 
     @abstractmethod
     def step(self, tokens: Ints, state: Any) -> Any:
-        """Log-probabilities (R, V), in nats, of what follows one more token of each row; a numpy array or a tensor."""
+        """Read one token of each row; return the next token's log-probabilities (R, V) in nats (array or tensor)."""
 
     def search(
         self,
@@ -68,12 +68,12 @@ class Engine(ABC):
         limit: int,  # noqa: ARG002
         options: SearchOptions,  # noqa: ARG002
     ) -> list[TokenHypothesis] | None:
-        """What `search.beam_search` finds for one sentence, computed in one go; None where this engine goes step by
-        step."""
+        """Return what `search.beam_search` finds for one sentence, computed in a single call; None if this engine goes
+        step by step."""
         return None
 
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """Probabilities of one batch of targets, each ids from START to END; here computed token by token."""
+        """Return the probabilities of one batch of targets, each ids from START to END; here, token by token."""
         ids, state, rows = padded(targets), self.start(sources), np.arange(len(targets))
         chosen, best = [], []
         for place in range(ids.shape[1] - 1):
@@ -88,22 +88,23 @@ class Engine(ABC):
 
     @abstractmethod
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Cross-attention where these target tokens (from START) are read: (layers, heads, tokens, source tokens)."""
+        """Return cross-attention while reading these target tokens (from START): (layers, heads, tokens, source
+        tokens)."""
 
     def fingerprint(self) -> Hashable:
-        """A value that changes when the weights do; those of graphs never do."""
+        """Return a value that changes when the weights do. The weights of graphs never change."""
         return None
 
     def refresh(self) -> None:  # noqa: B027 - an engine of graphs has nothing to do here
-        """Derive anew what was derived from the weights, if anything is."""
+        """Recompute what was derived from the weights, if anything."""
 
     def undisturbed(self) -> AbstractContextManager[None]:
-        """Within the block, it computes in one thread, as fast as it can."""
+        """Within the block, compute as fast as possible in one thread."""
         return nullcontext()
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Ints:
-    """Ids as rows, (B, longest), PAD on the right."""
+    """Return ids as an array (B, longest), padded with PAD on the right."""
     ids = np.full((len(rows), max(map(len, rows))), PAD)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values

@@ -1,4 +1,4 @@
-"""An ensemble: several models with the same vocabularies, of which the search sees the mean of their probabilities."""
+"""An ensemble: several models with the same vocabularies. The search sees the mean of their probabilities."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from repose.system.errors import ConfigError
 
 
 class EnsembleState:
-    """Rows of a decoding (`search.State`), as each model remembers them."""
+    """Rows of a decoding (`search.State`): one state per model."""
 
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
@@ -26,10 +26,10 @@ class EnsembleState:
 
 
 class Ensemble(Engine):
-    """Several engines as one. It takes as long as all of them together."""
+    """Several engines as one. A step takes as long as the steps of all of them together."""
 
     def __init__(self, engines: Sequence[Engine]) -> None:
-        """Raises ConfigError where a model looks ahead, which leaves no probability of a next token."""
+        """Raises ConfigError if a model looks ahead: it has no probability of the next token."""
         if any(engine.looks_ahead for engine in engines):
             raise ConfigError("a model that looks ahead cannot translate, nor can an ensemble with it: leave it out")
         self.engines = list(engines)

@@ -1,4 +1,4 @@
-"""The graphs of a model directory, made once and kept in the cache under a digest of weights, architecture and code."""
+"""Make the graphs of a model directory once, and cache them under a digest of weights, architecture and code."""
 
 import contextlib
 import copy
@@ -30,20 +30,22 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
 
 TOLERANCE = 1e-4
-"""Difference of a log-probability, in nats, up to which graphs in fp32 are taken as they are."""
+"""Largest difference of a log-probability, in nats, at which fp32 graphs are accepted without a further check."""
 _TIMES_OWN_ERROR = 4
-"""Beyond it, graphs are refused that are so many times as far from the model in fp64 as it is itself in fp32."""
-_LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1  # one of them long, for what goes wrong at some distance only
+"""Above `TOLERANCE`, graphs are refused if their error exceeds this many times the model's own error in fp32. Both
+errors are measured against the model in fp64."""
+_LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1  # one long sentence, for errors that need a distance
 
 
 def engine_of(model: Path, config: Mapping[str, Any], *, int8: bool, again: bool) -> OnnxEngine:
-    """The engine of a model directory with this config.json, whose files have been checked; its graphs are made where
-    the cache has none. `again`: also where they were refused before, by this version of ONNX Runtime. Raises
-    CheckpointError for graphs that compute something else and where the directory holds another model by now,
-    WriteError where the cache cannot be written.
+    """Return the engine of a model directory with this config.json, whose files have been checked. Its graphs are made
+    if they are not in the cache. `again`: make them even if they were refused before with this version of ONNX Runtime.
+
+    Raises CheckpointError for graphs that compute something else, and if the directory now holds another model;
+    WriteError if the cache cannot be written.
     """
-    # Weights alone are not the model: many axes, such as positions, change what is computed and have none.
-    code = code_digest("model", "graphs")  # an equation that somebody changes has other graphs
+    # Weights alone do not identify the model: many axes, such as positions, have none.
+    code = code_digest("model", "graphs")  # after a change to an equation, the graphs must be made again
     of = json.dumps([config["sha256"][directory.WEIGHTS], config["architecture"], code], sort_keys=True)
     digest = hashlib.sha256(of.encode()).hexdigest()
     folder = graphs_home() / f"{digest[:32]}-{'int8' if int8 else 'fp32'}"
@@ -65,31 +67,31 @@ def engine_of(model: Path, config: Mapping[str, Any], *, int8: bool, again: bool
             try:
                 compare(made, loaded.model)
             except CheckpointError as error:
-                with contextlib.suppress(OSError):  # it only saves time
+                with contextlib.suppress(OSError):  # the marker only saves time
                     refused.mkdir(exist_ok=True)
                 raise CheckpointError(f"{error}, or engine = 'torch'") from error
         return _cached(folder)
 
 
 def _cached(folder: Path) -> OnnxEngine:
-    """The engine of graphs in the cache, which stay there as long as it lives. Raises what `graphs.read` does."""
+    """Return the engine of graphs in the cache, which stay there while it lives. Raises as `graphs.read` does."""
     return OnnxEngine(replace(graphs.read(folder), lock=using_lock(folder)))
 
 
 def graphs_home() -> Path:
-    """Where the cache keeps graphs."""
+    """Return the cache's folder of graphs."""
     return cache_home() / "onnx"
 
 
 def can_make() -> bool:
-    """Whether the extra `fast` is installed."""
+    """Return whether the extra `fast` is installed."""
     return all(find_spec(name) is not None for name in ("onnxruntime", "onnx"))
 
 
 def compare(engine: OnnxEngine, model: "Transformer") -> float:
-    """Largest difference of a log-probability, in nats, on drawn sentences.
+    """Return the largest difference of a log-probability, in nats, between graphs and model on random sentences.
 
-    Raises CheckpointError where it is above `TOLERANCE` in fp32, unless the model rounds about as much itself.
+    Raises CheckpointError if it is above `TOLERANCE` in fp32, unless the model's own rounding error is about as large.
     """
     from repose.decoding.torch_engine import TorchEngine
 
@@ -101,7 +103,7 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
         return [[START, *words, END][:n] for words, n in zip(ids, lengths, strict=True)]
 
     sources = drawn(model.src_vocab_size, engine.max_length)
-    targets = drawn(model.tgt_vocab_size, engine.max_length + 1)  # whose last token is no input
+    targets = drawn(model.tgt_vocab_size, engine.max_length + 1)  # the last token is no input
 
     def scores(computing: Engine) -> NDArray[np.float64]:
         return np.concatenate([forced.log_probs for forced in computing.force(sources, targets)], dtype=np.float64)
@@ -120,6 +122,6 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
 
 
 def _difference(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
-    """The largest; none between what both say is impossible."""
+    """Return the largest difference; where both are −inf, there is none."""
     with np.errstate(invalid="ignore"):
         return float(np.where(some == others, 0.0, np.abs(some - others)).max())

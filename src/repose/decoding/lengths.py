@@ -1,4 +1,4 @@
-"""How long a source may be for a model, in tokens."""
+"""How long a source may be, in tokens."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,22 +11,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lengths:
-    """How much of a text a model reads at once. [START] and [END] count; the tag that it may read before does not."""
+    """Lengths of sources that a model can read. [START] and [END] count; a tag before the source does not."""
 
     num_tokens: Callable[[str], int]
     """Counts the tokens of a sentence."""
     most_tokens: Callable[[str], int]
-    """Gives that number or a larger one, without counting."""
+    """Gives an upper bound of that number, without counting."""
     usual: int
-    """What nearly all sources that it was trained on are no longer than; longer ones are better translated in parts."""
+    """Nearly all sources in training were at most this long. Longer sentences are better translated in parts."""
     longest: int
-    """The longest source that it was trained on, or that it can read."""
+    """Length of the longest source in training, or the longest that the model can read."""
 
     @classmethod
     def of(cls, tokenizer: "Tokenizer", config: Mapping[str, Any], max_length: int, *, tagged: bool) -> Self:
-        """The lengths of a model by its config.json, which may not say how long the sources of its training were.
+        """Return the lengths of a model from its config.json, which may lack the lengths of training sources.
 
-        `tagged`: whether it reads a tag; [START], [END] and one token more always have room."""
+        `tagged`: True if the model reads a tag. [START], [END] and one more token always have room.
+        """
         longest = _stated(config, "max_src_tokens", max_length)
         usual = _stated(config, "split_src_tokens", longest)
         return cls(
@@ -37,18 +38,18 @@ class Lengths:
         )
 
     def stays_whole(self, text: str) -> bool:
-        """Whether a sentence is translated as one."""
+        """Return whether a sentence is translated without being split."""
         return self._has_at_most(self.usual, text)
 
     def fits(self, text: str) -> bool:
-        """Whether the model can read a text at once."""
+        """Return whether the model can read a text at once."""
         return self._has_at_most(self.longest, text)
 
     def _has_at_most(self, number: int, text: str) -> bool:
         return self.most_tokens(text) <= number or self.num_tokens(text) <= number
 
     def beginning(self, text: str) -> str:
-        """The longest beginning of a text that fits, for a text without a place to split it."""
+        """Return the longest prefix that fits, for a text without a place to split it."""
         if self.fits(text):
             return text
         fitting, too_long = 0, len(text)
@@ -59,12 +60,12 @@ class Lengths:
 
 
 def lengths_of(translator: "Translator", to: str | None = None) -> Lengths:
-    """The lengths of a translator, where it is told the tag `to`, if any."""
+    """Return the lengths of a translator that is given the tag `to`, if any."""
     tagged = translator.tag is not None or to is not None
     return Lengths.of(translator.src_tokenizer, translator.config, translator.max_length, tagged=tagged)
 
 
 def _stated(config: Mapping[str, Any], name: str, most: int) -> int:
-    """A length in config.json, at most `most`; that where it says none."""
+    """Return a length from config.json, at most `most`; `most` if it is missing."""
     said = config.get(name)
     return min(most, said) if isinstance(said, int) and said > 2 else most

@@ -1,4 +1,4 @@
-"""A translator from a folder: a run, a model directory, or an export to ONNX."""
+"""Load a translator from a folder: a run, a model directory, or an export to ONNX."""
 
 import os
 from collections.abc import Sequence
@@ -32,21 +32,21 @@ def load(
     precision: Precision | None = None,
     engine: EngineChoice = "auto",
 ) -> Translator:
-    """A translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or one on a
-    hub (`hf://owner/name@revision`, extra `hub`); executes nothing that is in it. Of several, it is an ensemble: each
-    token is chosen by the mean of their probabilities. They need the same tokenizers, as the seeds of a grid have them;
-    languages, tag and the settings of the search are the first one's.
+    """Load a translator from a run directory (or the result of `train`), a model directory, an export to ONNX, or a
+    model on a hub (`hf://owner/name@revision`, extra `hub`). Nothing in the folder is executed. Several folders make an
+    ensemble: each token is chosen by the mean of the models' probabilities. Their tokenizers must be the same, as
+    between the seeds of a grid; languages, tag and search settings are those of the first.
 
-    `device`: cpu, cuda, cuda:1 or mps, a `torch.device`, or auto (cuda where there is one). `workers`: processes.
-    `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few sentences otherwise.
-    `engine`: torch computes with the model itself, on any device; onnx with graphs of it, on a CPU, which is faster, in
-    fp32 with the same results but for rounding. The graphs are made once, and kept in the cache. auto is onnx on a CPU
-    where the extra `fast` is installed, and else torch.
+    `device`: cpu, cuda, cuda:1 or mps, a `torch.device`, or auto (cuda if there is one). `workers`: processes.
+    `precision`: fp32, the default, or int8, which is faster on a CPU, and translates a few sentences differently.
+    `engine`: torch computes with the model itself, on any device. onnx computes with its graphs, on a CPU; it is
+    faster, with the same results in fp32 except for rounding. The graphs are made once and cached. auto is onnx on a
+    CPU if the extra `fast` is installed, and otherwise torch.
 
-    Raises CheckpointError for a missing or damaged directory, HubError for one that a hub does not give, DeviceError
-    for an unknown device, ConfigError for an engine or a precision that is unknown, or that this folder cannot have,
-    and for models with different tokenizers, MissingExtraError where what should compute is not installed, and
-    WriteError where the engine is onnx and the cache cannot be written.
+    Raises CheckpointError for a missing or damaged directory, HubError for a model that a hub does not provide,
+    DeviceError for an unknown device, ConfigError for an engine or a precision that is unknown or that this folder
+    cannot have, and for models with different tokenizers, MissingExtraError if the engine's library is not installed,
+    and WriteError if the engine is onnx and the cache cannot be written.
     """
     if isinstance(folder, Sequence) and not isinstance(folder, str):
         return _ensemble(folder, workers, device=device, precision=precision, engine=engine)
@@ -70,7 +70,7 @@ def load(
                 model_dir = directory.locate(local_folder)
                 made = graph_cache.engine_of(model_dir, config, int8=int8, again=engine == "onnx")
                 return _translator(made, tokenizers, config, local_folder, workers)
-            except (WriteError, CheckpointError, ConfigError) as error:  # no reason not to translate
+            except (WriteError, CheckpointError, ConfigError) as error:  # torch can still translate
                 if engine == "onnx":
                     raise
                 why_torch = str(error)
@@ -87,12 +87,12 @@ def load(
 
 
 def is_export(folder: str | os.PathLike[str]) -> bool:
-    """Whether a path, which may be on a hub, is that of an export to ONNX. Raises HubError."""
+    """Return whether a path, which may be on a hub, is an export to ONNX. Raises HubError."""
     return graphs.is_graph_folder(hub.local_folder(folder))
 
 
 def _ensemble(folders: Sequence[str | os.PathLike[str]], workers: int | None, **how: Any) -> Translator:
-    """The translator of several models; of one alone, if there is but one."""
+    """Return the translator of several models, or of a single one."""
     if not folders:
         raise ConfigError("a list of models is empty: name one at least")
     first, *others = (load(folder, workers=workers, **how) for folder in folders)
@@ -117,7 +117,7 @@ def _ensemble(folders: Sequence[str | os.PathLike[str]], workers: int | None, **
 def _of_graphs(
     folder: Path, engine: EngineChoice, device: str, precision: Precision | None, workers: int | None
 ) -> Translator:
-    """The translator of an export to ONNX."""
+    """Return the translator of an export to ONNX."""
     if engine == "torch" or device != "cpu":
         raise ConfigError(f"{folder} holds ONNX graphs, which the engine onnx computes on a CPU: load the model itself")
     made = OnnxEngine(graphs.read(folder))

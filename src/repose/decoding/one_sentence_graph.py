@@ -1,7 +1,7 @@
-"""The hypotheses of one sentence from a graph that holds the whole search (`repose.graphs.searches`).
+"""Build the hypotheses of one sentence from a graph that contains the whole search (`repose.graphs.searches`).
 
-Such a graph gives what was chosen at every step. From that, these functions make the hypotheses that `search` would
-have found step by step.
+Such a graph returns the choices of every step. These functions turn them into the hypotheses that `search` would have
+found step by step.
 """
 
 import math
@@ -14,18 +14,18 @@ from repose.system.token_ids import END
 
 
 class Candidates(NamedTuple):
-    """The best candidates of a step of a beam search, best first: twice as many as hypotheses live on."""
+    """The best candidates of one step of a beam search, best first: twice as many as hypotheses stay live."""
 
     scores: list[float]
-    """Sums of log-probabilities; −inf where there is none."""
+    """Sums of log-probabilities; −inf where there is no candidate."""
     rows: list[int]
-    """The row of the step that each continues."""
+    """The row of the step that each candidate continues."""
     tokens: list[int]
 
 
 def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], options: SearchOptions) -> TokenHypothesis:
-    """What `search.greedy` makes of the tokens that it chose, END included, and of their log-probabilities; it ends
-    where one is −inf."""
+    """Return the hypothesis of `search.greedy` for the tokens that it chose, END included, and their log-probabilities.
+    It ends at the first −inf."""
     possible = [*log_probs, -math.inf].index(-math.inf)
     finished = possible > 0 and tokens[possible - 1] == END
     written, score = tuple(tokens[: possible - finished]), sum(log_probs[:possible])
@@ -33,9 +33,9 @@ def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], options
 
 
 def beam_hypotheses(steps: Sequence[Candidates], limit: int, options: SearchOptions) -> list[TokenHypothesis]:
-    """What `search.beam_search` makes of the candidates of its steps."""
+    """Return the hypotheses of `search.beam_search` for the candidates of its steps."""
     beam_size, num_hypotheses = options.beam_size, options.num_hypotheses
-    trail: list[list[tuple[int, int]]] = []  # of each row of a step: the row that it continues, its token
+    trail: list[list[tuple[int, int]]] = []  # for each step, each row's previous row and its token
 
     def written(row: int) -> tuple[int, ...]:
         backwards = []
@@ -58,7 +58,7 @@ def beam_hypotheses(steps: Sequence[Candidates], limit: int, options: SearchOpti
         best = sorted(best, reverse=True)[:num_hypotheses]
         live = [x for x in candidates if x[2] != END][:beam_size]
         going = [x for x in live if x[0] / last_penalty > best[-1]] if length < limit else []
-        if not going and not finished:  # cut, or at a dead end
+        if not going and not finished:  # cut at the limit, or at a dead end
             finished = [
                 TokenHypothesis((*written(row), token), score, False, score / penalty) for score, row, token in live
             ]

@@ -1,6 +1,7 @@
-"""The engine that computes with graphs exported from a model (`repose.graphs`), through ONNX Runtime, on a CPU.
+"""The engine `onnx`: computes with graphs exported from a model (`repose.graphs`), through ONNX Runtime, on a CPU.
 
-Needs neither torch nor onnx. One thread: a step is many small operations, and several processes keep all cores busy.
+It needs neither torch nor onnx. It uses one thread: a step is many small operations, and several processes keep all
+cores busy.
 """
 
 import contextlib
@@ -24,13 +25,13 @@ from repose.system.files import share_lock
 from repose.system.token_ids import START
 
 _LARGE = 1 << 26
-"""Bytes of a step's graph: products with weights then take most of its time."""
+"""Size of a step's graph in bytes above which products with weights take most of the time."""
 
 
 class OnnxState:
-    """Rows of a decoding: W cells side by side for each of N sentences, so that the memory is there once for each.
+    """Rows of a decoding: W cells side by side for each of N sentences, so that each sentence's memory is stored once.
 
-    A sentence with fewer rows than others has cells that repeat one of its rows, whose results nobody reads.
+    A sentence with fewer rows than others has cells that repeat one of its rows; their results are ignored.
     """
 
     def __init__(self, memory: dict[str, NDArray[np.float32]], cache: dict[str, NDArray[np.float32]]) -> None:
@@ -39,12 +40,12 @@ class OnnxState:
         self.sentences = np.arange(self.num_sentences)
         """The sentence of each row."""
         self.cells: Ints | None = None
-        """The cell of each row; None where rows and cells are the same."""
+        """The cell of each row; None if rows and cells are the same."""
 
     def select(self, rows: Ints) -> None:
         """See `search.State`."""
         sentences = self.sentences[rows]
-        if self.cells is None and np.array_equal(sentences, self.sentences):  # rows change places within sentences
+        if self.cells is None and np.array_equal(sentences, self.sentences):  # rows only move within sentences
             self.cache = {name: x.take(rows, axis=0) for name, x in self.cache.items()}
             return
         live, sentences, counts = np.unique(sentences, return_inverse=True, return_counts=True)
@@ -65,7 +66,7 @@ class OnnxState:
         self.cache = {name: x.take(old, axis=0) for name, x in self.cache.items()}
 
     def grid(self, tokens: Ints) -> Ints:
-        """Tokens of rows as cells, (N, W)."""
+        """Arrange the rows' tokens as cells, (N, W)."""
         if self.cells is not None:
             cells = np.full(self.num_sentences * self.width, START)
             cells[self.cells] = tokens
@@ -74,7 +75,7 @@ class OnnxState:
 
 
 class OnnxEngine(Engine):
-    """Two sessions of ONNX Runtime."""
+    """ONNX Runtime sessions of an encoder, a decoding step and, if exported, whole searches."""
 
     name = "onnx"
     device_type = "cpu"
@@ -82,8 +83,8 @@ class OnnxEngine(Engine):
     can_share = True
 
     def __init__(self, graphs: GraphFolder) -> None:
-        """Raises ConfigError without ONNX Runtime, CheckpointError where it cannot read the graphs, or where they are
-        not those that the folder had when it was read."""
+        """Raises ConfigError without ONNX Runtime; CheckpointError if it cannot read the graphs, or if the graphs have
+        changed since the folder was read."""
         self.graphs, facts = graphs, graphs.facts
         if graphs.lock is not None:
             share_lock(graphs.lock, self)
@@ -92,7 +93,7 @@ class OnnxEngine(Engine):
         self._encoder, self._step = (_session(path) for path in (graphs.encoder, graphs.step))
         if not self._is_as_it_was():
             raise CheckpointError(f"{graphs.encoder.parent} was replaced since it was read: load it again")
-        self._searches: dict[bool, Any] = {}  # by whether they are greedy; None where there is none
+        self._searches: dict[bool, Any] = {}  # keyed by whether the search is greedy; None if there is no graph
         self._memory = ["src_bias", *facts.memory]
         self._cache = [tensor.name for tensor in facts.cache]
         self._results = ["log_probs", *(f"new_{name}" for name in self._cache)]
@@ -100,7 +101,7 @@ class OnnxEngine(Engine):
         self._check_facts()
 
     def _check_facts(self) -> None:
-        """Raises CheckpointError where what goes in and out of the graphs is not what the folder says."""
+        """Raises CheckpointError if inputs and outputs of the graphs are not those that the folder describes."""
         facts = self.graphs.facts
         shapes: dict[str, list[int | str]] = {"log_probs": ["R", facts.tgt_vocab_size]}
         shapes |= {f"{when}_{tensor.name}": tensor.shape for tensor in facts.cache for when in ("past", "new")}
@@ -121,12 +122,12 @@ class OnnxEngine(Engine):
         return OnnxEngine, (self.graphs,)  # a copy opens the graphs itself, on this machine
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
-        """See `Engine`; None for a large model, which gains nothing, and whose weights would be in memory twice."""
+        """See `Engine`. None for a large model: it would gain nothing, and its weights would be in memory twice."""
         is_greedy = options.beam_size == 1
         if is_greedy not in self._searches:
             self._searches[is_greedy], path = None, self.graphs.search(options.beam_size)
             if path.is_file() and self.graphs.step.stat().st_size < _LARGE:
-                with contextlib.suppress(CheckpointError):  # it is faster, and nothing else
+                with contextlib.suppress(CheckpointError):  # such a graph only saves time
                     session = _session(path, weights=self.graphs.step)
                     self._searches[is_greedy] = session if self._is_as_it_was() else None
         if (session := self._searches[is_greedy]) is None:
@@ -135,7 +136,7 @@ class OnnxEngine(Engine):
         if is_greedy:
             tokens, log_probs, *best = session.run(None, feeds)
             refuse_nan(log_probs)
-            if best and (tokens != best[0]).any():  # chosen by rough numbers, and wrongly: rare
+            if best and (tokens != best[0]).any():  # the rough numbers chose a wrong token, which is rare
                 return None
             return [greedy_hypothesis(tokens.ravel().tolist(), log_probs.ravel().tolist(), options)]
         width = min(options.beam_size + 1, self.graphs.facts.tgt_vocab_size)
@@ -148,8 +149,8 @@ class OnnxEngine(Engine):
         return beam_hypotheses(steps, limit, options)
 
     def _is_as_it_was(self) -> bool:
-        """Whether the folder says what it said when it was read: another export may have taken its place. Asked after
-        a file is opened. Graphs that nothing describes are in nobody else's hands."""
+        """Return whether the folder's description is the one that was read: another export may have replaced it.
+        Checked after a file is opened. Graphs without a description are not shared with anyone."""
         if not self.graphs.description:
             return True
         try:
@@ -177,7 +178,7 @@ class OnnxEngine(Engine):
         return log_probs if state.cells is None else log_probs[state.cells]
 
     def _run(self, tokens: Ints, state: OnnxState, outputs: list[str]) -> list[NDArray[np.float32]]:
-        """One step; the `outputs`: log-probabilities first, then what rows keep, then others."""
+        """Compute one step, and return its `outputs`: log-probabilities first, then the rows' cache, then others."""
         past = {f"past_{name}": x for name, x in state.cache.items()}
         at = np.array(state.length)
         results = self._step.run(outputs, {"tokens": state.grid(tokens), "at": at, **state.memory, **past})
@@ -186,7 +187,7 @@ class OnnxEngine(Engine):
         return list(results)
 
     def attention(self, source: Sequence[int], tokens: Sequence[int]) -> NDArray[np.float32]:
-        """See `Engine`: computed token by token."""
+        """See `Engine`. Computed token by token."""
         state, rows = self.start([source]), []
         for token in tokens:
             results = self._run(np.array([token]), state, [*self._results, *self._attention])
@@ -196,18 +197,18 @@ class OnnxEngine(Engine):
 
 
 def _fits(shape: Sequence[int | str], described: Sequence[int | str]) -> bool:
-    """Whether sizes are as described, where both are numbers."""
+    """Return whether a shape matches its description; only sizes that are numbers in both are compared."""
     pairs = zip(shape, described, strict=False)
     return len(shape) == len(described) and all(a == b for a, b in pairs if isinstance(a, int) and isinstance(b, int))
 
 
 def runtime_version() -> str:
-    """The version of ONNX Runtime. Raises ConfigError where it cannot be imported."""
+    """Return the version of ONNX Runtime. Raises ConfigError if it cannot be imported."""
     return str(_runtime().__version__)
 
 
 def _runtime() -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime reports home unless told not to
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime sends telemetry unless told not to
     try:
         import onnxruntime
     except ImportError as error:
@@ -219,15 +220,15 @@ def _runtime() -> Any:
 
 
 def _session(path: Path, *, weights: Path | None = None) -> Any:
-    """`weights`: the file beside a whole search in which its weights are. It is read: ONNX Runtime would map it, and
-    compute with whatever is written over it later. Such a graph keeps no memory between calls: for its small tensors,
-    the C library is faster."""
+    """Open a graph. `weights`: for a graph of a whole search, the file beside it that holds its weights. It is read
+    into memory: ONNX Runtime would map it, and compute with whatever is later written over it. Such a graph does not
+    keep memory between calls, as the C library is faster for its small tensors."""
     ort = _runtime()
     options = ort.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = weights is None
-    options.enable_mem_pattern = False  # one would be kept for each shape, and a search has many
+    options.enable_mem_pattern = False  # a pattern would be kept for each shape, and a search has many
     options.log_severity_level = 3
     try:
         if weights is not None:

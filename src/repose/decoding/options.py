@@ -1,4 +1,4 @@
-"""What can be said about a search: the options of one, and the settings of decoding that a model directory has."""
+"""Options of a search, and the decoding settings of a model directory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,16 +17,16 @@ SETTINGS = tuple(f.name for f in fields(DecodingConfig))
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How sentences are searched. Numbers become Python's own; one out of range is a ConfigError."""
+    """Options of one search. Numbers become Python numbers; a value out of range raises ConfigError."""
 
     beam_size: int
-    """Hypotheses that live on at each step; 1: greedy search."""
+    """Hypotheses that stay live at each step; 1: greedy search."""
     length_penalty: float = LENGTH_PENALTY
     """Alpha of GNMT's length penalty (Wu et al. 2016, eq. 14); 0: none."""
     num_hypotheses: int = 1
-    """How many hypotheses of a sentence are wanted, at most `beam_size`."""
+    """Number of hypotheses to return for each sentence, at most `beam_size`."""
     no_repeat_ngram_size: int = 0
-    """So many tokens in a row are never said twice in a hypothesis (Paulus et al. 2017; 0: they may be)."""
+    """No n-gram of this many tokens occurs twice in a hypothesis (Paulus et al. 2017); 0: repeats are allowed."""
 
     def __post_init__(self) -> None:
         numbers = {
@@ -47,13 +47,13 @@ class SearchOptions:
             )
 
     def penalty(self, length: int) -> float:
-        """GNMT's ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14); `length` |y| is in tokens and counts END."""
+        """Return GNMT's ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14); `length` |y| is in tokens and counts END."""
         return ((5.0 + length) / 6.0) ** self.length_penalty
 
 
 def checked_settings(settings: Mapping[str, Any]) -> DecodingConfig:
-    """Settings of decoding, the others at their defaults. Raises ConfigError for a value that one cannot have."""
-    wrong = [name for name, value in settings.items() if not (value is None or is_real(value))]  # "4" is none here
+    """Return decoding settings, with defaults for the others. Raises ConfigError for an invalid value."""
+    wrong = [name for name, value in settings.items() if not (value is None or is_real(value))]  # not the text "4"
     if not wrong:
         try:
             return DecodingConfig(**settings)

@@ -1,7 +1,7 @@
-"""Text of any length through a model that reads sentences: split, translated, and put together again.
+"""Translate a text of any length with a model that reads sentences: split it, translate, and join the translations.
 
-A text is split into sentences (https://github.com/wikimedia/sentencex), and a sentence that is longer than nearly all
-that the model was trained on at clauses, or between words. The white space between the parts is the text's own.
+A text is split into sentences (https://github.com/wikimedia/sentencex). A sentence that is longer than nearly all
+sentences in the model's training is split at clauses, or between words. The white space between the parts is kept.
 """
 
 import re
@@ -30,52 +30,52 @@ _WORD = re.compile(r"\s+")
 
 
 class Part(NamedTuple):
-    """A sentence, or as much of it as the model reads."""
+    """A sentence, or a part of it that the model can read."""
 
     before: str
-    """White space."""
+    """White space before the text."""
     text: str
-    """Empty where a text is blank."""
+    """Empty if the text is blank."""
     after: str
-    """White space."""
+    """White space after the text."""
 
     @property
     def is_translated(self) -> bool:
-        """Whether it does not stay as it is."""
+        """True if the part is translated; otherwise it is copied."""
         return is_translated(self.text)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """A text as the model reads it."""
+    """A text, split into the parts that the model reads."""
 
     parts: tuple[Part, ...]
     too_long: bool
-    """Whether a sentence was split."""
+    """True if a sentence was split."""
 
     @classmethod
     def together(cls, texts: "Iterable[Parts]") -> "Parts":
-        """Those of several texts, as of one."""
+        """Join the parts of several texts into those of one."""
         texts = list(texts)
         return cls(tuple(chain.from_iterable(one.parts for one in texts)), any(one.too_long for one in texts))
 
     @property
     def sentences(self) -> list[str]:
-        """What is to be translated of it, in order."""
+        """Texts of the parts to translate, in order."""
         return [part.text for part in self.parts if part.is_translated]
 
     def filled(self, translated: Iterable[T]) -> list[T | None]:
-        """What was made of each part: None of one that stays as it is, else what comes next in `translated`.
+        """Return one item per part: None for a part that is copied, otherwise the next item of `translated`.
 
-        `translated` has one item for each of `sentences`; an iterator may go on with those of other texts.
+        `translated` has one item for each of `sentences`; an iterator may continue with the items of other texts.
         """
         remaining = iter(translated)
         return [next(remaining) if part.is_translated else None for part in self.parts]
 
 
 def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
-    """Split a text, and its sentences until each part fits; of one that has no place to split it, the whole. Nothing is
-    lost."""
+    """Split a text into sentences, and these until each part fits. A sentence without a place to split stays whole. The
+    parts together are the whole text."""
     parts, too_long = [], False
     for sentence in _sentences(text, language) if text.strip() else [text]:
         stays = ADDRESS.fullmatch(sentence.strip()) or fits(sentence)
@@ -93,7 +93,8 @@ def _stripped(text: str) -> Part:
 
 
 def _sentences(text: str, language: str) -> Iterator[str]:
-    """By sentencex, which is shown a plain space for any other: it counts each as one byte, and dies of the others."""
+    """Yield the sentences that sentencex finds. It is given a plain space for each non-ASCII one: it counts any space
+    as one byte, and crashes if that is wrong."""
     start = 0
     for block in _blocks(_OTHER_SPACE.sub(" ", text)):
         for sentence in _whole(sentencex.segment(language, block)):
@@ -104,7 +105,7 @@ def _sentences(text: str, language: str) -> Iterator[str]:
 
 
 def _whole(sentences: Iterable[str]) -> Iterator[str]:
-    """Sentences, of which sentencex ends some within a name or an address: "J.R.R.", "www.Example.Com"."""
+    """Join what sentencex splits within a name or an address: "J.R.R.", "www.Example.Com"."""
     begun = ""
     for sentence in sentences:
         if begun and not begun[-1].isspace() and not _parts_without_space(begun, sentence):
@@ -117,12 +118,12 @@ def _whole(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _parts_without_space(before: str, after: str) -> bool:
-    """Whether a sentence can end between two texts without white space: after "。" or "।", before "猫"."""
+    """Return whether a sentence can end between two texts without white space: after "。" or "।", before "猫"."""
     return not before[-1:].isascii() or any(map(is_wide, after[:1]))
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """What is split at once: sentencex takes time in proportion to the square of some texts."""
+    """Yield blocks to segment separately: the time of sentencex is quadratic in the length of some texts."""
     start = 0
     while len(text) - start > _MOST_CHARACTERS:
         most = start + _MOST_CHARACTERS
@@ -136,7 +137,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """A sentence in halves, and halves of halves, until each fits."""
+    """Halve a sentence, and its halves, until each part fits."""
     if fits(text) or (place := _place_to_split(text)) is None:
         yield text
     else:
@@ -145,7 +146,8 @@ def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
 
 
 def _place_to_split(text: str) -> int | None:
-    """The end of a clause nearest to the middle, not at the edges; else of a word, or between two wide characters."""
+    """Return the end of the clause nearest to the middle, not at the edges; else that of a word, or a place between two
+    wide characters."""
     middle, least = len(text) / 2, max(1, len(text) // 5)
     for pattern, edge in ((_CLAUSE, least), (_WORD, 1)):
         places = [found.end() for found in pattern.finditer(text) if edge <= found.end() <= len(text) - edge]
@@ -156,19 +158,19 @@ def _place_to_split(text: str) -> int | None:
 
 
 def is_wide(character: str) -> bool:
-    """Whether a character is of a script that writes no spaces between sentences: Chinese, Japanese; not Korean."""
+    """Return whether a character's script writes no spaces between sentences: Chinese, Japanese; not Korean."""
     if unicodedata.category(character) == "Cn":  # newer than Python's tables, which call it wide
         return False
     return unicodedata.east_asian_width(character) in "WF" and not "\uac00" <= character <= "\ud7a3"
 
 
 def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) -> "list[tuple[Translation, Parts]]":
-    """Each text's translation, with what it was split into; `how` as for `Translator.translate`.
+    """Return each text's translation, and the parts that it was split into; `how` as for `Translator.translate`.
 
-    Of a text in several parts: the text put together, the sum of the scores, no hypotheses and no attention. A sentence
-    that is longer than those of the training, with no place to split it, is cut: it takes long, and becomes nonsense.
-    What has no letters stays as it is; the score of a text of which nothing was translated is nan. Where several
-    hypotheses are asked for nothing is split, left or cut, but at the model's max_length.
+    A text in several parts has the joined text, the sum of the scores, no hypotheses and no attention. A sentence that
+    is longer than those in training, without a place to split it, is cut: its translation would take long and be
+    nonsense. A part without letters is copied; the score of a text of which nothing was translated is nan. If several
+    hypotheses are asked for, texts are not split and nothing is copied; a text is cut only at the model's max_length.
     """
     to = how.get("to")
     language, lengths = language_of(translator, to), lengths_of(translator, to)
@@ -188,29 +190,29 @@ def translate_texts(translator: "Translator", texts: Sequence[str], **how: Any) 
 
 
 def _of_part(translation: "Translation", read: str, part: Part) -> "Translation":
-    """The translation of a part, of which so much was read."""
+    """Return the translation of a part, of which the model read `read`."""
     if not read.strip():
         return replace(translation, text=part.text, score=nan)
     return translation if len(read) == len(part.text) else replace(translation, truncated=True)
 
 
 def language_of(translator: "Translator", to: str | None = None) -> str:
-    """The language of the source, as the splitter calls it; `to` is the tag that the model is told, if any."""
+    """Return the source language as the splitter calls it; `to` is the tag given to the model, if any."""
     language, _ = direction(translator.config, to)
-    if language == UNKNOWN and to in (None, translator.tag):  # of several, that of its own corpus
+    if language == UNKNOWN and to in (None, translator.tag):  # of several languages, that of its own corpus
         language = str(translator.config.get("src_lang", UNKNOWN))
-    return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other
+    return "xx" if language == UNKNOWN else base_code(language)  # sentencex's name for any other language
 
 
 def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[Part]:
-    """The translations of a text's parts with the white space of those; one after another they are the translation.
+    """Return the translations of a text's parts with the parts' white space; concatenated, they are the translation.
 
-    Where a script that writes no spaces was between sentences, one that does gets them.
+    If the source's script writes no spaces between sentences and the target's does, spaces are added.
     """
     together: list[Part] = []
     last = source = ""
     for text, part in zip(translations, parts, strict=True):
-        said = has_letters(source + part.text)  # what has none stays as it is
+        said = has_letters(source + part.text)  # a part without letters is copied
         glued = said and last and text and not last.isspace() and not part.before
         glued = glued and _parts_without_space(source, part.text)
         before = " " * bool(glued and not is_wide(last)) + part.before
@@ -221,7 +223,7 @@ def pieces_together(translations: Sequence[str], parts: Sequence[Part]) -> list[
 
 
 def put_together(translations: Sequence[str], parts: Sequence[Part]) -> str:
-    """The translations of parts, with the white space of the parts."""
+    """Join the translations of parts, with the white space of the parts."""
     return "".join(chain.from_iterable(pieces_together(translations, parts)))
 
 

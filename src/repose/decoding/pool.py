@@ -1,7 +1,7 @@
-"""Batches searched by several processes: this one, and workers that are started once there is much to do.
+"""Search batches in several processes: this one, and workers that are started once there is enough to do.
 
-A search is many small operations, which threads do not speed up; a process of one thread for each core does. A worker
-takes about two seconds to start; this process searches meanwhile, and never waits for one that has taken no batch.
+A search is many small operations, which threads do not speed up; a single-threaded process per core does. A worker
+takes about two seconds to start. This process searches meanwhile, and never waits for a worker that has no batch.
 """
 
 import contextlib
@@ -18,29 +18,29 @@ from repose.decoding.worker import Batch, Results, Worker
 from repose.system.errors import ReposeError
 
 WORTH_SECONDS = 4.0
-"""Workers are started when searching here has taken or would take so long: twice what they need to start."""
+"""Workers are started when searching in this process has taken or would take this long: twice their start-up time."""
 
 
 class Pool:
     """Searches batches in at most `processes` processes, this one included.
 
-    Workers are started when they are worth it and kept for later calls; they end with `close`, with this object, and
-    with this process, even if it is killed. The results are those of one process.
+    Workers are started when they are worth it, and kept for later calls. They end with `close`, with this object, and
+    with this process, even if it is killed. The results are the same as with one process.
     """
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self._fingerprint: Hashable = None  # of the weights that workers have
-        self._seconds = 0.0  # spent on searching here so far, in calls that workers can share
+        self._seconds = 0.0  # spent searching here so far, in calls that workers can share
         self._crew = _Crew(self)
 
     def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
-        return Pool, (self.processes,)  # a copy starts workers of its own
+        return Pool, (self.processes,)  # a copy starts its own workers
 
     def search(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
-        """The results of each batch. The first ones are begun first: put the largest there.
+        """Search all batches, and return their results. The first batches are started first: put the largest there.
 
-        Raises what a search raises, and ReposeError where a worker dies.
+        Raises what a search raises, and ReposeError if a worker dies.
         """
         self.renew(engine)
         with engine.undisturbed():
@@ -49,7 +49,7 @@ class Pool:
             return [batch.search(engine) for batch in batches]
 
     def start(self, engine: Engine) -> None:
-        """Start all workers now and wait until they are ready, for measurements. Raises ReposeError where one dies."""
+        """Start all workers now and wait until they are ready, for measurements. Raises ReposeError if one dies."""
         if self._can_share(engine):
             self.renew(engine)
             crew = self._crew
@@ -58,16 +58,16 @@ class Pool:
                 crew.wait(call, lambda: all(worker.ready for worker in crew.workers))
 
     def close(self) -> None:
-        """End the workers. A search that is going on ends without them, a later one may start others."""
+        """End the workers. A search in progress continues without them; a later one may start new ones."""
         self._crew.close()
 
     def forget(self) -> None:
-        """End the workers: their weights are no longer the right ones."""
+        """End the workers, because their weights are out of date."""
         self._fingerprint = None
         self._crew.close()
 
     def renew(self, engine: Engine) -> None:
-        """Part with what derives from other weights, with workers that have died, and with those of another process."""
+        """Drop what was derived from other weights, workers that have died, and workers of another process."""
         if not self._crew.is_of_this_process():
             self._crew = _Crew(self)
         if (fingerprint := engine.fingerprint()) != self._fingerprint:
@@ -77,12 +77,12 @@ class Pool:
         self._crew.tidy()
 
     def _can_share(self, engine: Engine) -> bool:
-        """A frozen application would start itself as a worker."""
+        """Return whether workers can be used. A frozen application would start itself as a worker."""
         return self.processes > 1 and engine.can_share and not hasattr(sys, "frozen")
 
     def _share(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
         crew = self._crew
-        seconds, num_tokens = 0.0, 0  # of what this call has searched here
+        seconds, num_tokens = 0.0, 0  # searched here in this call
         with crew.opened(_Call(batches)) as call:
             while (index := crew.take(call)) is not None:
                 before = time.monotonic()
@@ -96,21 +96,21 @@ class Pool:
 
 
 class _Call:
-    """The batches of one search, taken by whoever is free."""
+    """The batches of one search, which this process and the workers take."""
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         self.batches = batches
         self.left = list(reversed(range(len(batches))))
-        """Indices of batches that nobody has, the next one last."""
+        """Indices of batches that nobody has taken, the next one last."""
         self.num_tokens_left = sum(batch.num_tokens for batch in batches)
         self.alone = False
-        """Whether the workers were ended meanwhile: it starts none again."""
+        """True if the workers were ended during this call, which then starts no new ones."""
         self.results: dict[int, Results] = {}
         self.error: Exception | None = None
-        """The first that a worker has met."""
+        """The first error in a worker."""
 
     def take(self) -> int | None:
-        """The index of the next batch, if there is one and nothing has failed."""
+        """Return the index of the next batch; None if there is none or something has failed."""
         if self.error is not None or not self.left:
             return None
         index = self.left.pop()
@@ -118,35 +118,35 @@ class _Call:
         return index
 
     def give_back(self, index: int) -> None:
-        """Let somebody else take a batch."""
+        """Put a batch back, for another process to take."""
         self.left.append(index)
         self.num_tokens_left += self.batches[index].num_tokens
 
 
 class _Crew:
-    """Workers with the same weights, each with a thread of this process that gives it batches of the open calls."""
+    """Workers with the same weights. Each has a thread in this process, which gives it batches of the open calls."""
 
     def __init__(self, pool: Pool) -> None:
-        """They end with `pool`."""
+        """The workers end with `pool`."""
         self.workers: list[Worker] = []
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
-        self._message: bytes | None = None  # the engine, as it is given to each
+        self._message: bytes | None = None  # the pickled engine, which each worker receives
         weakref.finalize(pool, self.close)
 
     def is_of_this_process(self) -> bool:
-        """Whether this process has made it, not one that this is a fork of."""
+        """Return whether this process made the workers, rather than a process that it was forked from."""
         return self._process == os.getpid()
 
     def tidy(self) -> None:
-        """Part with workers that have died idle."""
+        """Remove workers that have died while idle."""
         with self._changed:
             self.workers[:] = [worker for worker in self.workers if worker.is_alive()]
             self._changed.notify_all()
 
     def start(self, number: int, engine: Engine, call: _Call) -> None:
-        """Have at least so many workers for a call, without waiting for them; none after a `close`."""
+        """Start workers for a call until there are `number`, without waiting for them; none after a `close`."""
         with self._changed:
             while len(self.workers) < number and not call.alone:
                 self._message = self._message or _pickled(engine)
@@ -157,7 +157,7 @@ class _Crew:
 
     @contextlib.contextmanager
     def opened(self, call: _Call) -> Iterator[_Call]:
-        """Within, workers take batches of the call."""
+        """Within the block, workers take batches of the call."""
         with self._changed:
             self._calls.append(call)
             self._changed.notify_all()
@@ -168,20 +168,20 @@ class _Crew:
                 self._calls.remove(call)
 
     def take(self, call: _Call) -> int | None:
-        """The index of a batch that nobody has; None when all have results. Raises what a worker has met."""
+        """Return the index of a batch that nobody has taken; None once all have results. Raises a worker's error."""
         with self._changed:
             self.wait(call, lambda: bool(call.left) or len(call.results) == len(call.batches))
             return call.take()
 
     def wait(self, call: _Call, done: Callable[[], bool]) -> None:
-        """Until `done()`. Raises what a worker has met."""
+        """Wait until `done()`. Raises the error of a worker."""
         with self._changed:
             self._changed.wait_for(lambda: call.error is not None or done())
             if call.error is not None:
                 raise call.error
 
     def close(self) -> None:
-        """End all workers: calls go on without. Those that came with a fork are not this process's."""
+        """End all workers; calls continue without them. Workers inherited by a fork belong to the other process."""
         if self.is_of_this_process():
             with self._changed:
                 for call in self._calls:
@@ -193,7 +193,7 @@ class _Crew:
                 worker.end()
 
     def _serve(self, worker: Worker, engine: bytes) -> None:
-        """A worker's thread. Whatever it meets is raised in those who wait."""
+        """Run the thread of a worker. Its errors are raised in the calls that wait."""
         call, index = None, -1
         try:
             worker.prepare(engine)
@@ -227,7 +227,7 @@ class _Crew:
             worker.close_pipes()
 
     def _next(self, worker: Worker) -> tuple[_Call, int] | None:
-        """A batch of any call, waiting for one; None where the worker is to end."""
+        """Wait for a batch of any call, and return it; None if the worker is to end."""
         with self._changed:
             while worker in self.workers:
                 for call in self._calls:
@@ -238,7 +238,7 @@ class _Crew:
 
 
 def _pickled(engine: Engine) -> bytes:
-    """Pickle an engine for a worker. Raises ReposeError for a model with something that cannot be, such as a hook."""
+    """Pickle an engine for a worker. Raises ReposeError for a model that cannot be pickled, such as one with a hook."""
     try:
         return pickle.dumps(engine)
     except (pickle.PicklingError, AttributeError, TypeError) as error:

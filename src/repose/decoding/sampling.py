@@ -1,4 +1,4 @@
-"""Translations drawn at random from the model, token by token: what back-translation learns most from (Edunov et al.
+"""Draw translations at random from the model, token by token; back-translation learns most from these (Edunov et al.
 2018, arXiv 1808.09381).
 
 A token is drawn with the probability that the model gives it, sharpened or flattened by a temperature. The draw of a
@@ -21,18 +21,18 @@ from repose.system.token_ids import PAD, START
 
 
 class Sampling(NamedTuple):
-    """How translations are drawn: tokens by p^(1/`temperature`), with this `seed`, counted from sentence `first`."""
+    """Options of drawing translations."""
 
     temperature: float = 1.0
-    """T: tokens are drawn by p^(1/T) (1: as the model says; towards 0: greedily)."""
+    """Temperature T: tokens are drawn by p^(1/T) (1: the model's probabilities; towards 0: greedy)."""
     seed: int = 0
     first: int = 0
-    """Number of the first sentence, where sentences come in several calls."""
+    """Number of the first sentence, if sentences come in several calls."""
 
 
 def checked(sampling: Any, num_sentences: int = 1) -> Sampling:
-    """The sampling of so many sentences, with Python's numbers. Raises ConfigError where it is something else than a
-    Sampling, and where its temperature, its seed or its first sentence is out of range."""
+    """Check the sampling of `num_sentences` sentences, and return it with Python numbers. Raises ConfigError if it is
+    not a Sampling, and if its temperature, seed or first sentence is out of range."""
     if not isinstance(sampling, Sampling):
         raise ConfigError(f"sampling is {sampling!r}: give a repose.Sampling, or leave it out")
     temperature, seed, first = sampling
@@ -53,9 +53,9 @@ def sample(
     sampling: Sampling,
     numbers: Sequence[int],
 ) -> list[TokenHypothesis]:
-    """One drawn hypothesis per sentence; its score is the model's own. `numbers`: that of each sentence among all.
+    """Draw one hypothesis per sentence; its score is the model's own. `numbers`: the number of each sentence among all.
 
-    The rest as for `repose.decoding.search.greedy`.
+    Other arguments as for `repose.decoding.search.greedy`.
     """
     keys = splitmix64(splitmix64(np.asarray(numbers, dtype=np.uint64)) ^ np.uint64(sampling.seed))
 
@@ -67,7 +67,8 @@ def sample(
 
 
 def drawn(log_probs: Any, uniform: Floats, temperature: float) -> tuple[Floats, Ints]:
-    """The token of each row at which the sum of p^(1/T), renormalised, passes a number in [0, 1); never PAD or START.
+    """Draw a token for each row: the one at which the sum of p^(1/T), renormalised, passes a number in [0, 1). PAD and
+    START are never drawn.
 
     (R, V), an array or a tensor, (R,) -> log-probabilities and ids (R,).
     """

@@ -1,29 +1,30 @@
-"""Greedy and beam search over a step function; this module knows no model.
+"""Greedy and beam search over a step function, independent of the model.
 
-A step function takes the last token of each row and the rows' state, and gives the log-probabilities of the next
-token. Rows are hypotheses; only hypotheses that can still matter are rows, so `step` sees fewer and fewer of them.
+A step function takes the last token of each row and the rows' state, and returns the log-probabilities of the next
+token. Rows are hypotheses. A hypothesis that can no longer matter is no row, so `step` gets fewer and fewer rows.
 
 Ranking: `normalised` = score / ((5 + |y|) / 6)^alpha (Wu et al. 2016, eq. 14, without the coverage term), where score
 is the sum of log-probabilities in nats, |y| counts END, and alpha is the option `length_penalty`. PAD and START are
-never chosen, and the log-probabilities of the rest are not renormalised: a score is the model's own, as a forced decode
-gives it.
+never chosen, and the log-probabilities of the other tokens are not renormalised: a score is the model's own, the same
+as in a forced decode.
 
-Beam search, each step, each sentence:
+Beam search, in each step, for each sentence:
 1. Its candidates (every live hypothesis with every token) are ranked by score. END among the first `beam_size` of them
-   finishes a hypothesis; the first `beam_size` without END live on. Both are found among the first 2 × `beam_size`.
-2. A live hypothesis is given up when it cannot beat the `num_hypotheses`-th best finished one. A score never grows,
-   so the best it can attain is its score now over the penalty of the maximum length (alpha ≥ 0). A sentence ends when
-   none is left. This stop is exact: searching on could not change the result, and a longer n-best list only appends.
+   finishes a hypothesis; the first `beam_size` without END stay live. Both are among the first 2 × `beam_size`.
+2. A live hypothesis is dropped when it can no longer beat the `num_hypotheses`-th best finished one. A score never
+   grows, so the best it can reach is its current score over the penalty of the maximum length (alpha ≥ 0). A sentence
+   ends when no live hypothesis is left. This stop is exact: searching on could not change the result, and a longer
+   n-best list only appends.
 3. At its maximum length a sentence ends; unfinished hypotheses are returned only if it has no finished one.
 
-A beam of one is greedy search and ends at its first END, although a longer output might rank higher. Ties go to the
-earlier beam, then to the lower token id. Each sentence is searched as if it were alone in the batch. A token of
-log-probability −inf is never chosen; where all are −inf, a sentence without a finished hypothesis ends unfinished.
-With `no_repeat_ngram_size` = n > 0, a hypothesis never says the same n tokens in a row twice (Paulus et al. 2017,
-section 2.5): what would complete them gets −inf.
+A beam of one is greedy search. It ends at its first END, although a longer output might rank higher. Ties go to the
+earlier beam, then to the lower token id. Each sentence is searched as if it were alone in the batch. A token with
+log-probability −inf is never chosen; if all tokens have −inf, a sentence without a finished hypothesis ends unfinished.
+With `no_repeat_ngram_size` = n > 0, no hypothesis contains the same n tokens in a row twice (Paulus et al. 2017,
+section 2.5): a token that would complete a repeat gets −inf.
 
-The vocabulary is reduced where the log-probabilities are (`best`); what remains (a few candidates a row) is ranked in
-float64, at the price of one synchronisation a step, which dropping finished rows needs anyway.
+The vocabulary is reduced on the device of the log-probabilities (`best`). The few candidates left in each row are
+ranked in float64. This costs one synchronisation per step, which dropping finished rows needs anyway.
 """
 
 import math
@@ -43,53 +44,53 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 class State(Protocol):
-    """What a model remembers of each row between steps (a key/value cache)."""
+    """What a model keeps for each row between steps (a key/value cache)."""
 
     def select(self, rows: Ints) -> None:
-        """New row i = old row `rows[i]`, in place; rows may repeat or drop. Not called if nothing moves."""
+        """Make new row i of old row `rows[i]`, in place; rows may repeat or be dropped. Not called if no row moves."""
 
 
 S = TypeVar("S", bound=State)
 Step: TypeAlias = Callable[[Ints, S], Any]
 """(last tokens (R,); state) -> log-probabilities of the next token, (R, V): a numpy array, which the search may write
-to, or a tensor of torch on any device."""
+to, or a torch tensor on any device."""
 
 
 @dataclass(frozen=True)
 class TokenHypothesis:
-    """A hypothesis before it is text: its ids, without START and END. `Translator` makes a `Hypothesis` of it."""
+    """A hypothesis as token ids, without START and END. `Translator` turns it into a `Hypothesis`."""
 
     tokens: tuple[int, ...]
     score: float
-    """Sum of log-probabilities in nats, END's included when finished."""
+    """Sum of log-probabilities in nats, END's included if finished."""
     finished: bool
-    """False when cut at the maximum length (or where no token had a probability above zero)."""
+    """False if cut at the maximum length (or where no token had a probability above zero)."""
     normalised: float
     """Score over length penalty: the ranking key."""
 
 
 def greedy(step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions) -> list[TokenHypothesis]:
-    """The most probable token at each step until END; one hypothesis per sentence.
+    """Choose the most probable token at each step until END; return one hypothesis per sentence.
 
-    `max_lengths`: the most new tokens of each sentence, END included. `state` has one row per sentence and is used up.
-    The length penalty enters `normalised` only, and `beam_size` and `num_hypotheses` are not looked at.
+    `max_lengths`: the maximum number of new tokens of each sentence, END included. `state` has one row per sentence and
+    cannot be used again. The length penalty affects only `normalised`; `beam_size` and `num_hypotheses` are ignored.
     """
     return token_by_token(step, state, max_lengths, options, lambda log_probs, *_: best_token(log_probs))
 
 
 Choose: TypeAlias = Callable[[Any, Ints, int], tuple[Floats, Ints]]
-"""(log-probabilities (R, V), the sentence of each row (R,), which token it is, from 1) -> the log-probability and the
-id of a token for each row, (R,); −inf where there is none."""
+"""(log-probabilities (R, V), the sentence of each row (R,), the number of the token, from 1) -> the log-probability and
+the id of a token for each row, (R,); −inf if there is none."""
 
 
 def token_by_token(
     step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions, choose: Choose
 ) -> list[TokenHypothesis]:
-    """One hypothesis per sentence, each token as `choose` says, until END; the rest as for `greedy`."""
+    """Return one hypothesis per sentence, whose tokens `choose` picks until END; other arguments as for `greedy`."""
     limits, no_repeat = _limits(max_lengths), options.no_repeat_ngram_size
     totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
     written: list[list[int]] = [[] for _ in limits]
-    # Of each row: its sentence, the longest it may get, its score, and its last token.
+    # For each row: its sentence, its maximum length, its score, and its last token.
     sentences, longest, scores = np.arange(len(limits)), limits, np.zeros(len(limits))
     tokens = np.full_like(limits, START)
     said = np.empty((len(limits), 0), dtype=np.int64)  # (R, tokens so far)
@@ -122,7 +123,7 @@ def token_by_token(
 def beam_search(
     step: Step[S], state: S, max_lengths: Sequence[int], options: SearchOptions
 ) -> list[list[TokenHypothesis]]:
-    """The `num_hypotheses` best of each sentence, best first: at least one, fewer where fewer were found.
+    """Return the `num_hypotheses` best of each sentence, best first: at least one, fewer if fewer were found.
 
     `max_lengths` and `state` as for `greedy`; rows are multiplied here, after the first step.
     """
@@ -133,7 +134,7 @@ def beam_search(
     said = np.empty((len(tokens), 0), dtype=np.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
         log_probs = _without_repeats(step(tokens, state), said, no_repeat)
-        # A row's own `beam_size` + 1 best hold all that it can give: one END, and `beam_size` that live on.
+        # The `beam_size` + 1 best of a row suffice: at most one END, and `beam_size` that stay live.
         rows, tokens = beams.advance(*best_tokens(log_probs, options.beam_size + 1))
         if no_repeat:
             said = np.concatenate([said[rows], tokens[:, None]], 1)
@@ -142,18 +143,18 @@ def beam_search(
 
 
 class _Beams:
-    """The live hypotheses of the sentences that are still searched, and the finished ones of all. Lives on the CPU.
+    """The live hypotheses of sentences still being searched, and the finished ones of all sentences. Kept on the CPU.
 
-    Shapes: `N` sentences still searched, `K` live slots of a sentence, best first (at most `beam_size`; −inf where not
-    used; used ones are the rows of the step, sentence by sentence), `C` candidates of a sentence, `R` rows.
+    Shapes: `N` sentences still being searched; `K` live slots of a sentence, at most `beam_size`, best first, −inf if
+    unused; `C` candidates of a sentence; `R` rows, which are the used slots, sentence by sentence.
     """
 
     def __init__(self, limits: Ints, options: SearchOptions) -> None:
         self.options = options
         self.length = 0  # of the live hypotheses, in tokens
-        self.sentences = np.arange(len(limits))  # (N,) which of the batch
+        self.sentences = np.arange(len(limits))  # (N,) index in the batch
         self.limits = limits  # (N,)
-        # Number by number: a vectorised power may round otherwise at another place in the batch.
+        # One number at a time: a vectorised power may round differently at another place in the batch.
         self.last_penalty = np.array([options.penalty(limit) for limit in limits.tolist()])  # (N,)
         self.scores = np.zeros((len(limits), 1))  # (N, K)
         # (N, num_hypotheses) `normalised` of the best finished ones, descending
@@ -162,7 +163,7 @@ class _Beams:
         self.trail: list[tuple[list[int], list[int]]] = []  # per step: each row's previous row, its token
 
     def advance(self, values: Floats, tokens: Ints) -> tuple[Ints, Ints]:
-        """One step on: log-probabilities and ids of each row's best tokens (R, W) -> rows to keep, their tokens."""
+        """Take a step: log-probabilities and ids of each row's best tokens (R, W) -> rows to keep, their tokens."""
         sums, rows, tokens = self._ranked_candidates(values, tokens)  # (N, C) each
         self.length += 1
         is_end = tokens == END
@@ -184,11 +185,11 @@ class _Beams:
         return rows, tokens
 
     def results(self) -> list[list[TokenHypothesis]]:
-        """The best hypotheses of every sentence; of equals, the one that was finished first comes first."""
+        """Return the best hypotheses of every sentence; among ties, the one that finished first comes first."""
         return [sorted(ended, key=lambda h: -h.normalised)[: self.options.num_hypotheses] for ended in self.finished]
 
     def _ranked_candidates(self, values: Floats, tokens: Ints) -> tuple[Floats, Ints, Ints]:
-        """Scores, rows and tokens of every candidate (N, C), best first; of equals the earlier beam, the lower id."""
+        """Return scores, rows, tokens of all candidates (N, C), best first; ties go to the earlier beam, lower id."""
         used = self.scores > -math.inf
         row_of = (used.ravel().cumsum() - 1).reshape(used.shape)  # (N, K)
         sums = np.full((*used.shape, values.shape[1]), -math.inf)  # (N, K, W)
@@ -202,7 +203,7 @@ class _Beams:
         return ranked, rows, ids
 
     def _finish(self, sums: Floats, rows: Ints) -> None:
-        """Take up the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
+        """Add the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
         normalised = sums / self.options.penalty(self.length)
         for n, place in np.argwhere(normalised > self.best[:, -1:]).tolist():
             written = self._written(int(rows[n, place]))
@@ -211,7 +212,7 @@ class _Beams:
         self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.options.num_hypotheses]
 
     def _cut(self, n: int, live: Floats, rows: Ints, tokens: Ints) -> None:
-        """End a sentence without a finished hypothesis: return what lives now, or lived before a dead end."""
+        """End a sentence without a finished hypothesis: return its live hypotheses, or those before a dead end."""
         ended = self.finished[int(self.sentences[n])]
         if float(live[0]) > -math.inf:
             for score, row, token in zip(live.tolist(), rows.tolist(), tokens.tolist(), strict=True):
@@ -226,7 +227,7 @@ class _Beams:
                 ended.append(TokenHypothesis(self._written(first_row + k), score, False, normalised))
 
     def _written(self, row: int) -> tuple[int, ...]:
-        """The tokens of a row of the last step, without START."""
+        """Return the tokens of a row of the last step, without START."""
         backwards = []
         for previous, tokens in reversed(self.trail):
             backwards.append(tokens[row])
@@ -235,8 +236,8 @@ class _Beams:
 
 
 def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
-    """Pick these columns (N, W) from each row of arrays of one shape (N, C). numpy's `take_along_axis` does the same,
-    but takes ten times as long for a few numbers."""
+    """Pick these columns (N, W) from each row of arrays of one shape (N, C). Same as numpy's `take_along_axis`, which
+    takes ten times as long for a few numbers."""
     flat = columns + np.arange(len(columns))[:, None] * arrays[0].shape[1]
     return tuple(array.ravel().take(flat) for array in arrays)
 
@@ -249,13 +250,13 @@ def _limits(max_lengths: Sequence[int]) -> Ints:
 
 
 def _select(state: State, rows: Ints, num_rows: int) -> None:
-    """Reorder the state, unless all rows stay where they are or none is left."""
+    """Reorder the state, unless all rows stay in place or none is left."""
     if len(rows) and not np.array_equal(rows, np.arange(num_rows)):
         state.select(rows)
 
 
 def _without_repeats(log_probs: Any, said: Ints, n: int) -> Any:
-    """−inf for tokens that would complete n tokens in a row that a row has said before (n = 0: none).
+    """Give −inf to tokens that would repeat n tokens in a row that a hypothesis already contains (n = 0: none).
 
     log_probs (R, V) and `said` (R, T) -> (R, V).
     """

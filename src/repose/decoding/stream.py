@@ -1,4 +1,4 @@
-"""Files of lines through a translator: as many out as in, in order, none held back while the input pauses."""
+"""Translate files of lines: one line out per line in, in order, and none is held back while the input pauses."""
 
 import codecs
 import contextlib
@@ -21,27 +21,27 @@ from repose.decoding.translator import Translation, Translator
 from repose.system.errors import DataError
 
 WINDOW = 1024
-"""Lines for each process that are read ahead and translated together at most."""
+"""Maximum number of lines per process that are read ahead and translated together."""
 PAUSE = 0.05
-"""Seconds without a further line after which what was read is translated."""
+"""Seconds without a further line after which the lines read so far are translated."""
 MAX_LINE_BYTES = 1 << 18
-"""Of a longer line only the beginning is read: far more than a model reads of it."""
+"""Only this much of a longer line is read; it is far more than a model can read."""
 _BLOCK = 1 << 16
 
 
 @dataclass
 class StreamCounts:
-    """How many lines were read, cut and left out."""
+    """Counts of lines that were read, cut and left out."""
 
     lines: int = 0
     truncated: int = 0
-    """Lines with more than the model reads and no place to split it: the beginning was translated."""
+    """Lines with a sentence that is too long and has no place to split it: only its beginning was translated."""
     too_long: int = 0
     """Lines with a sentence that was translated in parts."""
     unseen: tuple[int, str] | None = None
     """The first line, from 1, whose sentences are in a script that the model's training hardly saw, and that script."""
     cut: int = 0
-    """Lines longer than `MAX_LINE_BYTES`, of which no more was read."""
+    """Lines longer than `MAX_LINE_BYTES`, of which the rest was not read."""
     invalid: int = 0
     """Lines with bytes that are not UTF-8, which were replaced by U+FFFD."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -51,15 +51,16 @@ class StreamCounts:
 def translate_lines(
     translator: Translator, source: BinaryIO, counts: StreamCounts, **how: Any
 ) -> Iterator[Translation]:
-    """One translation per line of `source` (UTF-8, split at newlines only), whose sentences are translated one by one
-    (`repose.decoding.parts`); `how` as for `Translator.translate`. Holds at most two windows in memory.
+    """Yield one translation per line of `source` (UTF-8, split at newlines only); the sentences of a line are
+    translated one by one (`repose.decoding.parts`). `how` as for `Translator.translate`. Holds at most two windows in
+    memory.
 
-    A thread reads, which may go on waiting for input when this ends; `source` can be closed all the same. Raises what
-    `Translator.translate` raises, and OSError where reading fails.
+    A thread reads; it may still wait for input when this ends, but `source` can be closed all the same. Raises what
+    `Translator.translate` raises, and OSError if reading fails.
     """
     size = WINDOW * translator.workers
     scripts = translator.config.get("src_scripts")
-    seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # not every model says them
+    seen = set(map(str, scripts)) if isinstance(scripts, list) else None  # not every model has them
     with _read(source, size) as read:
         for window in _windows(read, size):
             lines = [_decode(line, counts) for line in window]
@@ -75,9 +76,9 @@ def translate_lines(
 def score_lines(
     translator: Translator, rows: Iterable[Row], counts: StreamCounts, *, to: str | None = None
 ) -> Iterator[float]:
-    """The log-probability in nats of the target of each row given its source; nan for rows without a pair, and for
-    targets longer than the model reads. Of a source that is longer, the beginning counts: a target belongs to the whole
-    of it, so it is not split. `to` as for `Translator.score`. Raises what `rows` and that raise."""
+    """Yield the log-probability in nats of each row's target given its source; nan for rows without a pair, and for
+    targets longer than the model can read. A source that is too long is cut, not split, since its target belongs to all
+    of it. `to` as for `Translator.score`. Raises what iterating `rows` and `Translator.score` raise."""
     limit = translator.max_length
     remaining = iter(rows)
     while window := list(islice(remaining, WINDOW)):
@@ -101,13 +102,13 @@ class DecodedLine(NamedTuple):
 
     text: str
     cut: bool
-    """Whether it had more than `MAX_LINE_BYTES` bytes, of which no more was read."""
+    """True if the line had more than `MAX_LINE_BYTES` bytes; the rest was not read."""
     invalid: bool
-    """Whether bytes that are not UTF-8 were replaced by U+FFFD."""
+    """True if bytes that are not UTF-8 were replaced by U+FFFD."""
 
 
 def decoded(line: bytes) -> DecodedLine:
-    """The text of a line without its line feed; a carriage return at its end is none of it."""
+    """Decode a line without its line feed; a carriage return at its end is dropped."""
     data = line.removesuffix(b"\r")
     if cut := (end := MAX_LINE_BYTES) < len(data):
         while end > MAX_LINE_BYTES - 4 and data[end] & 0xC0 == 0x80:  # within a character
@@ -120,7 +121,7 @@ def decoded(line: bytes) -> DecodedLine:
 
 
 def printed(translation: Translation, number: int, *, num_hypotheses: int = 1, scores: bool = False) -> list[str]:
-    """The lines that `repose translate` prints for the line of that number, from 0: one, or one for each hypothesis."""
+    """Return the lines that `repose translate` prints for line `number`, from 0: one, or one per hypothesis."""
     if num_hypotheses > 1:
         hypotheses = [(h.text, h.score) for h in translation.hypotheses] or [("", math.nan)]
         return [f"{number} ||| {on_one_line(text)} ||| {score:.4f}" for text, score in hypotheses]
@@ -136,7 +137,7 @@ def _decode(line: bytes, counts: StreamCounts) -> str:
 
 @contextlib.contextmanager
 def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exception | None]"]:
-    """Lines as a thread reads them, None at the end. It reads no further than the next block when this is left."""
+    """Yield a queue of lines that a thread reads, None at the end. On leaving, it reads at most the next block."""
     lines: queue.Queue[bytes | Exception | None] = queue.Queue(size)
     left = threading.Event()
 
@@ -156,20 +157,20 @@ def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exceptio
         yield lines
     finally:
         left.set()
-        with contextlib.suppress(queue.Empty):  # the thread may be waiting for room, for one more line
+        with contextlib.suppress(queue.Empty):  # the thread may be waiting for room to put one more line
             while True:
                 lines.get_nowait()
 
 
 @contextlib.contextmanager
 def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
-    """`source.read` without the lock of a buffered file. A thread that waits for input holds that, and Python waits for
-    it where `source` is closed, and at its own end."""
+    """Yield `source.read` without the lock of a buffered file. A thread that waits for input would hold that lock, and
+    Python waits for it when `source` is closed, and when the program ends."""
     raw = getattr(source, "raw", source)
-    if type(raw).__name__ == "_WindowsConsoleIO":  # its descriptor gives other bytes; whole blocks are never typed
+    if type(raw).__name__ == "_WindowsConsoleIO":  # its descriptor gives other bytes; nobody types whole blocks
         yield raw.read
         return
-    if not isinstance(raw, io.FileIO):  # in memory, or packed
+    if not isinstance(raw, io.FileIO):  # in memory, or compressed
         yield source.read
         return
     descriptor = os.dup(raw.fileno())
@@ -180,8 +181,8 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
 
 
 def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Lines without their line feeds, each as soon as it is there; a long one goes on beyond `max_bytes` a little and
-    no further."""
+    """Yield lines without their line feeds, each as soon as it is complete; a long line is cut a little beyond
+    `max_bytes`."""
     begun = b""
     while block := read_block(_BLOCK):
         *ended, last = block.split(b"\n")
@@ -195,8 +196,8 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Lines of a file, of which the first may begin with a mark of its byte order, as Windows writes it. Raises
-    DataError for UTF-16, whose lines these are not."""
+    """Yield the lines of a file, without the byte order mark that Windows may write at its start. Raises DataError for
+    UTF-16, which cannot be split into lines this way."""
     for first in islice(lines, 1):
         if (order := order_of_utf_16(first)) or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             command = f"iconv -f utf-16{order} -t utf-8"
@@ -206,7 +207,7 @@ def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _windows(lines: "queue.Queue[bytes | Exception | None]", size: int) -> Iterator[list[bytes]]:
-    """Windows that end when they are full, when the input pauses, or at its end."""
+    """Yield windows of lines: each ends when it is full, when the input pauses, or when the input ends."""
     window: list[bytes] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The engine that computes with the model itself, on any device that torch has."""
+"""The engine `torch`: computes with the model itself, on any device that torch supports."""
 
 import threading
 from collections.abc import Hashable, Iterator, Sequence
@@ -30,7 +30,7 @@ class TorchState:
 
 
 class TorchEngine(Engine):
-    """A `Transformer`, in evaluation mode while it translates or scores; afterwards in the mode that it was in."""
+    """A `Transformer`, in evaluation mode while it translates or scores, and then back in its previous mode."""
 
     name = "torch"
 
@@ -38,20 +38,20 @@ class TorchEngine(Engine):
         self.model = model
         self._lock = threading.Lock()
         self._users = 0
-        """Threads that need the model in evaluation mode now."""
+        """Number of threads that currently need the model in evaluation mode."""
         self._training: list[nn.Module] = []
-        """Its modules that are in training mode else."""
+        """Modules to set back to training mode afterwards."""
         self.max_length, self.looks_ahead = model.architecture.max_length, model.architecture.looks_ahead
         self._constants: Constants = {}
-        # Weights are kept, so that no other tensor takes their place in memory while `fingerprint` is compared.
+        # Weights are referenced, so that no other tensor takes their memory while `fingerprint` is compared.
         self._weights: dict[str, Tensor] = {}
 
     def __reduce__(self) -> tuple[type["TorchEngine"], tuple[Transformer]]:
-        return TorchEngine, (self.model,)  # a copy derives anew what derives from the weights
+        return TorchEngine, (self.model,)  # a copy recomputes what is derived from the weights
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the model."""
         return next(self.model.parameters()).device
 
     @property
@@ -66,7 +66,7 @@ class TorchEngine(Engine):
 
     @property
     def can_share(self) -> bool:  # type: ignore[override]
-        """See `Engine`: they may not be able to import the class of a model that is not our own."""
+        """See `Engine`. Other processes may be unable to import the class of a model that is not our own."""
         return self.device_type == "cpu" and type(self.model) is Transformer
 
     @torch.no_grad()
@@ -84,7 +84,7 @@ class TorchEngine(Engine):
 
     @torch.no_grad()
     def force(self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Forced]:
-        """See `Engine`: computed in one pass."""
+        """See `Engine`. Computed in one pass."""
         tgt = self._ids(targets)
         with self._evaluation():
             log_probs = self.model(self._ids(sources), tgt[:, :-1]).log_softmax(dim=2)
@@ -102,7 +102,7 @@ class TorchEngine(Engine):
         return torch.cat(maps.cross).cpu().numpy()
 
     def fingerprint(self) -> Hashable:
-        """Where each weight is in memory, and how often torch has counted a write to it: not those through `.data`."""
+        """Return each weight's address and its number of writes, as torch counts them: not those through `.data`."""
         self._weights = dict(self.model.state_dict())
         written = [(x.data_ptr(), 0 if x.is_inference() else x._version) for x in self._weights.values()]
         return (*written, is_quantized(self.model))
@@ -121,7 +121,7 @@ class TorchEngine(Engine):
 
     @contextmanager
     def _evaluation(self) -> Iterator[None]:
-        """No dropout within the block, nor within that of another thread."""
+        """Turn dropout off within the block, also while another thread is in such a block."""
         with self._lock:
             if not self._users:
                 self._training = [module for module in self.model.modules() if module.training]

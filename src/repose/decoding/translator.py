@@ -1,4 +1,4 @@
-"""Text in, text out: a model with its tokenizers, translating and scoring sentences."""
+"""Text in, text out: a model with its tokenizers, which translates and scores sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,12 +48,12 @@ MODEL_KIND = ModelKind(
     {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"},
     _transformer,
 )
-"""Model directories that can be translated with."""
+"""Model directories of translation models."""
 _OF_THE_TEXT = (
     *("src_lang", "tgt_lang", "tag", "also", "synthetic_tag", "max_src_tokens", "split_src_tokens", "src_scripts"),
     "src_normalization",
 )
-"""What config.json says of the text that a model was trained on."""
+"""Keys of config.json that describe the text that a model was trained on."""
 LOOKS_AHEAD = (
     "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
     "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
@@ -64,10 +64,11 @@ LOOKS_AHEAD = (
 class Hypothesis:
     """One translation of a sentence.
 
-    `tokens`: those of the target, without START and END, as the vocabulary has them; `Translator.labels` makes text to
-    read. `score`: sum of log-probabilities in nats, END's included where it was reached: what `Translator.force` gives
-    for these tokens, and `Translator.score` for a text that is encoded to them again. `normalised`: score over the
-    length penalty, what hypotheses are ranked by. `finished`: whether END was reached within the length limit.
+    `tokens`: target tokens without START and END, as the vocabulary writes them; `Translator.labels` makes them
+    readable. `score`: sum of log-probabilities in nats, END's included if it was reached. It equals what
+    `Translator.force` gives for these tokens, and `Translator.score` for a text that is encoded to them. `normalised`:
+    score over length penalty, by which hypotheses are ranked. `finished`: whether END was reached within the length
+    limit.
     """
 
     text: str
@@ -84,9 +85,9 @@ class Translation:
     `text`: the best hypothesis, empty for a blank sentence, and `score` its score in nats. `hypotheses`: the best ones,
     best first; none for a blank sentence. `src_tokens`: source tokens as the model read them, START and END included.
     `truncated`: whether the source was cut at the model's longest length. `attention`: cross-attention of the best
-    hypothesis where asked for, (layers, heads, target tokens + 1, source tokens); row t is where the model looked when
-    it wrote token t, the last row where it looked after the last of them, when it wrote END if it did. A hypothesis as
-    long as the model's max_length has no such row. Translations are compared without it.
+    hypothesis if asked for, (layers, heads, target tokens + 1, source tokens). Row t shows where the model looked when
+    it wrote token t. The last row shows where it looked after the last token, when it wrote END (if it did); a
+    hypothesis as long as the model's max_length has no such row. Comparisons of translations ignore attention.
     """
 
     text: str
@@ -101,20 +102,21 @@ class Translator:
     """Translates with one model; `repose.load` makes one from a directory.
 
     Searches greedily (`beam_size` 1) or with a beam. `length_penalty`: GNMT's alpha (Wu et al. 2016, eq. 14); None:
-    0.6. `batch_size`: sentences at a time. Decoding settings not given have the defaults shown, whatever `config` says:
-    `repose.load` alone takes those that the model was saved with, from the `decoding` of its config.json.
+    0.6. `batch_size`: sentences per batch. Decoding settings that are not given have the defaults shown, whatever
+    `config` says: only `repose.load` uses those that the model was saved with, from `decoding` in its config.json.
 
-    Translations do not depend on which sentences are translated together, nor on the number of processes: `workers`,
-    which are at most so many, this one included; by default one per core on a CPU, and one on any other device. They
-    are started by a `translate` that is worth it and end with `close`, with a `with` block, and with this object. In
-    int8, where a batch shares the scales of its activations, a few translations do depend on the sentences beside them.
+    `workers`: maximum number of processes, this one included; by default one per core on a CPU, and one on any other
+    device. They are started by a `translate` that is worth it, and end with `close`, with a `with` block, and with this
+    object. Translations do not depend on the number of processes, nor on which sentences are translated together. In
+    int8, a few translations do: a batch shares the scales of its activations.
 
-    What derives from the weights is kept from call to call. Weights that were replaced, or written to in place, are
-    noticed; writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` then.
+    Values derived from the weights are kept between calls. Weights that were replaced, or written to in place, are
+    noticed. Writes that torch does not count, through `tensor.data` or another library, are not: call `refresh` after
+    them.
 
-    Raises ConfigError for settings out of range, for fewer than one worker or more than the machine can be meant to
-    run, and for more than one away from the CPU; for a model that does not translate, and for a tokenizer with another
-    number of tokens than the model.
+    Raises ConfigError for settings out of range, for fewer than one worker or more than the machine can run, for
+    several workers on a device other than a CPU, for a model that does not translate, and for a tokenizer whose number
+    of tokens differs from the model's.
     """
 
     def __init__(
@@ -138,9 +140,9 @@ class Translator:
                     f"the {side} tokenizer is a repose.Tokenizer, not {kind}: Tokenizer.load(file) makes one"
                 )
         self.engine = _engine_of(model, src_tokenizer, tgt_tokenizer)
-        """What computes: the model itself, or graphs that were exported from it."""
+        """The engine that computes: the model itself, or graphs that were exported from it."""
         self.config = config or {}
-        """config.json of the model directory, if it came from one: run id, versions, languages."""
+        """config.json of the model directory, if the model came from one: run id, versions, languages."""
         self._tokenizers = src_tokenizer, tgt_tokenizer
         self.src_tokenizer = directory.source_tokenizer(src_tokenizer, self.config)
         self.tgt_tokenizer = tgt_tokenizer
@@ -150,16 +152,16 @@ class Translator:
             | {"no_repeat_ngram_size": no_repeat_ngram_size}
         )
         self.beam_size = settings.beam_size
-        # None: to be chosen when the training is over.
+        # None: the value is chosen after training.
         self.length_penalty = LENGTH_PENALTY if settings.length_penalty is None else settings.length_penalty
         self.no_repeat_ngram_size = settings.no_repeat_ngram_size
         self.max_extra_tokens, self.batch_size = settings.max_extra_tokens, settings.batch_size
         self.tag: str | None = self.config.get("tag")
-        """What the model reads before a source unless told otherwise, one of `src_tokenizer.tags`."""
+        """The tag that the model reads before a source by default, one of `src_tokenizer.tags`."""
         self.folder: Path | None = None
-        """Where it was loaded from."""
+        """Folder that the model was loaded from."""
         self.why_torch: str | None = None
-        """Why torch computes where the engine auto would have taken graphs; None where it does not."""
+        """Why the engine auto fell back to torch where it would have used graphs; None if it did not."""
         self._model: Transformer | None = None
         self._pool = Pool(_num_workers(workers, self.engine))
 
@@ -175,31 +177,31 @@ class Translator:
         self.close()
 
     def close(self) -> None:
-        """End the other processes, if there are any. A later `translate` starts them anew."""
+        """End the other processes, if any. A later `translate` starts new ones."""
         self._pool.close()
 
     def refresh(self) -> None:
-        """Derive anew what derives from the weights, after a write to them that torch does not count."""
+        """Recompute what is derived from the weights, after a write to them that torch does not count."""
         self._pool.forget()
         self.engine.refresh()
 
     @property
     def workers(self) -> int:
-        """Processes that translate, at most, this one included."""
+        """Maximum number of processes that translate, this one included."""
         return self._pool.processes
 
     @property
     def precision(self) -> Precision:
-        """The precision of the products with weights."""
+        """Precision of the products with weights."""
         return self.engine.precision
 
     @property
     @naming_extras()
     def model(self) -> "Transformer":
-        """The torch model: what the engine torch computes with, and beside another one a copy, which changes nothing.
+        """The torch model that the engine computes with; for the engine onnx, a copy, which has no effect when changed.
 
-        Raises ConfigError for an export, which has none, and for an ensemble, which has several, and CheckpointError
-        where the folder holds another model by now.
+        Raises ConfigError for an export, which has no torch model, and for an ensemble, which has several;
+        CheckpointError if the folder now holds another model.
         """
         if isinstance(self.engine, Ensemble):
             raise ConfigError("this needs one model, and an ensemble has several: load one of them alone")
@@ -218,12 +220,12 @@ class Translator:
         return self._model
 
     def save(self, folder: str | Path, *, src_lang: str | None = None, tgt_lang: str | None = None) -> None:
-        """Write a model directory, as a training leaves one, which all functions and commands read.
+        """Write a model directory, as training does, which all functions and commands can read.
 
-        It has the weights as they are now, both tokenizers, the settings of the search, and what `config` says of the
-        text, but no run's id. `src_lang`, `tgt_lang`: codes such as "pt"; None: those of `config`. Raises ConfigError
-        for what is no code, and as `model` does; CheckpointError where the folder is in a run directory, or holds
-        something other than a model, and WriteError where it cannot be written.
+        It holds the current weights, both tokenizers, the search settings, and what `config` says about the text, but
+        no run id. `src_lang`, `tgt_lang`: language codes such as "pt"; None: those of `config`. Raises ConfigError for
+        an invalid code, and as `model` does; CheckpointError if the folder is in a run directory, or holds something
+        other than a model; and WriteError if it cannot be written.
         """
         place, model = checked_path("folder", folder), self.model
         if (place.resolve().parent / "metrics.jsonl").exists():
@@ -250,7 +252,7 @@ class Translator:
 
     @property
     def device(self) -> "torch.device":
-        """Where the torch model is."""
+        """Device of the torch model."""
         return next(self.model.parameters()).device
 
     @property
@@ -270,19 +272,20 @@ class Translator:
         to: str | None = None,
         sampling: Sampling | None = None,
     ) -> list[Translation]:
-        """One translation for each text, in order. A blank text is translated as an empty one.
+        """Return one translation per text, in order. The translation of a blank text is empty.
 
         Each text is read as one sentence, as in training: `repose.translate_text` splits longer ones.
 
-        `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's, and a beam as wide as
-        `num_hypotheses` at least. `num_hypotheses`: how many of the beam to return. `no_repeat_ngram_size`: so many
-        tokens in a row are never said twice in a translation; 0: they may be. A hypothesis has at most
-        `max_extra_tokens` tokens more than its source, and no more than the model's max_length.
-        `attention`: also give cross-attention (`Translation.attention`) for each text.
-        `to`: the tag of a model that was trained with several, such as the language to translate into.
-        `sampling`: draw one translation of each instead of searching for the best.
+        `beam_size`, `length_penalty`, `no_repeat_ngram_size`: None takes the translator's own, with a beam of at least
+        `num_hypotheses`. `num_hypotheses`: number of hypotheses of the beam to return. `no_repeat_ngram_size`: no
+        n-gram of this many tokens occurs twice in a translation; 0: repeats are allowed. A hypothesis has at most
+        `max_extra_tokens` tokens more than its source, and no more than the model's max_length. `attention`: also
+        return cross-attention (`Translation.attention`) for each text. `to`: the tag to use, for a model that was
+        trained with several, such as the language to translate into. `sampling`: draw one translation of each text
+        instead of searching for the best.
+
         Raises ConfigError for settings out of range, for a `to` that the model does not have, and for anything but
-        texts, DataError for a text with a lone surrogate and for a token that the tokenizer does not have.
+        texts; DataError for a text with a lone surrogate and for a token that the tokenizer does not have.
         """
         texts = _sentences("translate", texts)
         if sampling is not None and not (beam_size is None and num_hypotheses == 1):
@@ -301,7 +304,7 @@ class Translator:
         limit = self.max_length
         encoded = self.encode(texts, to=to)
         sources = [_cut(ids, limit) for ids in encoded]
-        nothing = 2 if self.tag is None and to is None else 3  # START, a tag and END alone; not of blank texts only
+        nothing = 2 if self.tag is None and to is None else 3  # START, a tag and END; not only for blank texts
         blank = [
             len(ids) <= nothing or not self.src_tokenizer.normalized(text).strip()
             for ids, text in zip(encoded, texts, strict=True)
@@ -330,24 +333,23 @@ class Translator:
         ]
 
     def score(self, sources: Iterable[str], targets: Iterable[str], *, to: str | None = None) -> list[float]:
-        """Log-probability in nats of each target given its source, END included (a forced decode). `to` as for
-        `translate`.
+        """Return each target's log-probability in nats given its source, END included. `to`: see `translate`.
 
-        An empty source or target is scored as it is, where `repose score` prints nan. Of a source longer than the
-        model's max_length, the beginning is read (`force` says where: `truncated`).
+        An empty source or target is scored as it is; `repose score` prints nan for it. A source longer than the model's
+        max_length is cut (`truncated` in the result of `force` says which).
 
-        Raises ConfigError for anything but lists of texts, DataError where the counts differ, a target is longer than
-        the model's max_length, or a text has a lone surrogate.
+        Raises ConfigError for anything but lists of texts; DataError if the counts differ, a target is longer than the
+        model's max_length, or a text has a lone surrogate.
         """
         sources, targets = _sentences("score", sources), _sentences("score", targets)
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [forced.total for forced in self.force(sources, tokens, to=to)]
 
     def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
-        """Log-probabilities of given targets, each ids from START to END: teacher forcing. `to` as for `translate`.
+        """Return log-probabilities of given targets, each ids from START to END (teacher forcing).
 
-        A source longer than the model's max_length is cut as `translate` cuts it; a target that long is a DataError,
-        and so is one with START alone, or with ids beyond the vocabulary. Raises ConfigError as `score` does.
+        `to` and the cut of a source longer than max_length: as in `translate`. Raises DataError for a target that is
+        longer, for one with START alone, and for ids beyond the vocabulary; ConfigError as `score` does.
         """
         sources, limit = _sentences("force", sources), self.max_length
         vocab_size = self.tgt_tokenizer.vocab_size
@@ -363,10 +365,10 @@ class Translator:
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:
-        """Source and target tokens as text to read, where vocabularies of bytes have "Ġcach" and "Ã©": "cach", "·orro".
+        """Return source and target tokens as readable text: "cach", "·orro" instead of the "Ġcach", "Ã©" of bytes.
 
-        The target's are those of the best hypothesis, none where there is none; a dot stands before a token that goes
-        on with the word of the one before (`repose.data.token_labels`). Raises ConfigError for what is no Translation.
+        Target tokens are those of the best hypothesis, if any. A dot stands before a token that continues the word of
+        the previous one (`repose.data.token_labels`). Raises ConfigError for anything but a Translation.
         """
         if not isinstance(translation, Translation):
             raise ConfigError(f"labels takes one Translation, not {type(translation).__name__}")
@@ -376,15 +378,15 @@ class Translator:
         return source_labels, target_labels
 
     def encode(self, sources: Sequence[str], *, to: str | None = None) -> list[list[int]]:
-        """Ids of sources as the model reads them, from START to END, with its tag or that of `to`; not cut.
+        """Return ids of sources as the model reads them, from START to END, with the model's tag or `to`; not cut.
 
-        Raises ConfigError for a tag that it does not have and for anything but texts, DataError for a lone surrogate.
+        Raises ConfigError for an unknown tag and for anything but texts; DataError for a lone surrogate.
         """
         sources = _sentences("encode", sources)
         if to is not None and not isinstance(to, str):
             raise ConfigError(f"to is {to!r}, but must be the name of a tag")
         tag = self.tag if to is None else to
-        if tag is not None and not self.src_tokenizer.tags:  # its own tag is one of them
+        if tag is not None and not self.src_tokenizer.tags:  # the model's own tag always exists
             raise ConfigError("this model has no tags: leave `to` (--to) out")
         return [with_tag(self.src_tokenizer, ids, tag) for ids in self.src_tokenizer.encode_batch(sources)]
 
@@ -408,7 +410,7 @@ class Translator:
         )
 
     def _batches(self, indices: list[int], lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Sentences of similar length in a batch, so that little is padded and a batch ends at about the same step."""
+        """Yield batches of sentences of similar length: there is little padding, and all end at about the same step."""
         ordered = sorted(indices, key=lambda i: -lengths[i])
         for start in range(0, len(ordered), self.batch_size):
             yield ordered[start : start + self.batch_size]
@@ -446,13 +448,13 @@ def _num_workers(requested: int | None, engine: Engine) -> int:
 
 
 def _cut(ids: list[int], limit: int) -> list[int]:
-    """At most `limit` tokens, START and END kept."""
+    """Return at most `limit` tokens, START and END kept."""
     return ids if len(ids) <= limit else [*ids[: limit - 1], END]
 
 
 def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
-    """Texts in a list, without line breaks at their ends, which those of a file's lines have. Raises ConfigError for a
-    bare text, a mapping or a table in its place, and where one of them is something else than a text."""
+    """Return texts as a list, without line breaks at their ends, which lines read from a file have. Raises ConfigError
+    for a bare text, a mapping or a table instead, and if one of the items is not a text."""
     if isinstance(texts, str | bytes) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
         raise ConfigError(f"{verb} takes a list of sentences, not {texts!r:.60}: write [text] for one")
     if isinstance(texts, Mapping) or hasattr(texts, "columns"):
@@ -469,8 +471,8 @@ def _sentences(verb: str, texts: Iterable[str]) -> list[str]:
 def _checked_targets(
     targets: Sequence[Sequence[int]], *, num_sources: int, max_length: int, vocab_size: int
 ) -> list[list[int]]:
-    """Targets as lists. Raises DataError unless there is one per source, each of ids that go on after START, and none
-    is longer than is read."""
+    """Return targets as lists. Raises DataError unless there is one per source, each consists of valid ids after START,
+    and none is longer than `max_length`."""
     try:
         ids = [list(map(index, target)) for target in targets]
     except TypeError:

@@ -1,7 +1,7 @@
-"""A process that searches batches for another one: the messages to it, its start, and its main function.
+"""A worker process that searches batches for another process: the messages to it, its start, and its main function.
 
-It is a plain interpreter, which does not run the parent's script or notebook again, so that those need no main guard.
-Parent to worker: its model, then batches. Worker to parent: a line when it is there, then an answer to each.
+A worker is a plain interpreter. It does not run the parent's script or notebook again, so these need no main guard. The
+parent sends the model, then batches. The worker sends a line once it has started, then an answer to each message.
 """
 
 import contextlib
@@ -25,25 +25,25 @@ _READY = b"a worker of repose\n"
 
 
 class Batch(NamedTuple):
-    """Sentences that are searched together, and how."""
+    """Sentences to search together, with the options."""
 
     sources: Sequence[Sequence[int]]
     """Ids from START to END of each sentence."""
     max_lengths: Sequence[int]
-    """The most new tokens of each sentence, END included."""
+    """Maximum number of new tokens of each sentence, END included."""
     options: SearchOptions
     sampling: Sampling | None = None
-    """Draw instead of searching."""
+    """If given, draw translations instead of searching."""
     numbers: Sequence[int] = ()
     """The number of each sentence among all, for `sampling`."""
 
     @property
     def num_tokens(self) -> int:
-        """Source tokens and padding: what a search's time is about in proportion to."""
+        """Number of source tokens including padding; the time of a search is roughly proportional to it."""
         return len(self.sources) * max(map(len, self.sources))
 
     def search(self, engine: Engine) -> Results:
-        """What `beam_search` finds, or `sample` draws, for each sentence."""
+        """Return what `beam_search` finds, or `sample` draws, for each sentence."""
         if self.sampling is not None:
             state = engine.start(self.sources)
             drawn = sample(
@@ -58,10 +58,10 @@ class Batch(NamedTuple):
 
 
 class Worker:
-    """A started process. `prepare`, `ask` and `close_pipes` are for one thread, which they may keep waiting."""
+    """A running worker process. `prepare`, `ask` and `close_pipes` are for one thread, and may block it."""
 
     def __init__(self) -> None:
-        """Raises ReposeError where the system starts no more processes."""
+        """Raises ReposeError if the system starts no more processes."""
         try:
             self._process = start_helper(__name__)
         except OSError as error:
@@ -69,10 +69,10 @@ class Worker:
                 f"a translation worker could not be started ({error.strerror}): translate with workers = 1"
             ) from error
         self.ready = False
-        """Whether it has its model."""
+        """True once the worker has loaded its model."""
 
     def prepare(self, engine: bytes) -> None:
-        """Wait until it is there, and give it its model, an `Engine` that is pickled.
+        """Wait until the process has started, and send it the model, a pickled `Engine`.
 
         Raises what `ask` raises, and ReposeError.
         """
@@ -86,7 +86,8 @@ class Worker:
         self.ready = True
 
     def ask(self, message: bytes | Batch) -> Any:
-        """The answer: of a batch `Results` or an exception. Raises EOFError, OSError or UnpicklingError if it dies."""
+        """Send a message and return the answer: for a batch, `Results` or an exception. Raises EOFError, OSError or
+        UnpicklingError if the worker dies."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump(message, self._process.stdin)
@@ -94,11 +95,11 @@ class Worker:
         return pickle.load(self._process.stdout)
 
     def is_alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process is running."""
         return self._process.poll() is None
 
     def end(self) -> None:
-        """Kill the process, unless it has ended; a waiting `prepare` or `ask` then raises."""
+        """Kill the process if it is still running; a waiting `prepare` or `ask` then raises."""
         self._process.kill()
         self._process.wait()
 
@@ -107,10 +108,10 @@ class Worker:
         close_pipes(self._process)
 
     def failure(self, error: Exception) -> ReposeError:
-        """One sentence for what `prepare` or `ask` raised."""
+        """Describe in one sentence what `prepare` or `ask` raised."""
         if not isinstance(error, EOFError | OSError | pickle.UnpicklingError):
             return worker_error(error)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # its pipes are closed before its exit code is there
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the pipes close before the exit code is available
             self._process.wait(3.0)
         code = self._process.poll()
         how = "sent an answer that cannot be read" if code is None else how_it_ended(code)
@@ -118,7 +119,7 @@ class Worker:
 
 
 def main() -> None:
-    """The main function of a worker: answers until its input ends, and ends with its parent."""
+    """Main function of a worker: answers messages until its input ends, and ends with its parent."""
     source, sink = open_pipes()
     keep_freed_memory()
     with contextlib.suppress(EOFError, BrokenPipeError), contextlib.ExitStack() as until_the_end:
