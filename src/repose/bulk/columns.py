@@ -1,7 +1,7 @@
-"""Columns of Parquet files: what they must be, said before any work; and one schema for parts that are merged.
+"""Check the columns of Parquet files before any work; find one schema for the merged parts.
 
-All inputs of a job have the same columns, so that its parts can be merged. They may stand in another order, hold no
-value at all in some files, or be of Arrow's `string` in one and of its `large_string` in the other.
+All inputs of a job must have the same columns, so that their parts can be merged. The order of columns may differ, a
+column may be all null in some files, and texts may be Arrow's `string` in one file and `large_string` in another.
 """
 
 import contextlib
@@ -15,18 +15,19 @@ from repose.data.tables import present
 from repose.system.errors import DataError, MissingExtraError
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
-"""Options of the command line that name the fields of a job, by the number of fields."""
+"""Command-line options that name the fields of a job, by number of fields."""
 
 
 def taken(name: str, field: str, added: Sequence[str]) -> DataError:
-    """One sentence for an input with a field that the output adds; the first of those has the name of `--into`."""
+    """Describe in one sentence that an input already has a field that the output adds; the first added field is
+    `--into`."""
     remedy = "choose another --into, or rename theirs" if field == added[0] else "rename it in the input"
     return DataError(f"{name} has a field {field!r} already, which the output adds: {remedy}")
 
 
 @contextlib.contextmanager
 def parquet(name: str) -> Iterator[Any]:
-    """A Parquet file. Raises ConfigError without the extra, DataError where it is damaged."""
+    """Open a Parquet file. Raises ConfigError without the extra, DataError if the file is damaged."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
@@ -41,8 +42,8 @@ def parquet(name: str) -> Iterator[Any]:
 
 
 def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[str]) -> None:
-    """Read the schemas of a job's files. Raises DataError where a file has not the fields as text, two columns of one
-    name, one that the output adds, or other columns than the first file."""
+    """Read the schemas of a job's files. Raises DataError if a file lacks a text column of each field's name, has two
+    columns with one name, a column that the output adds, or other columns than the first file."""
     first = None
     for name in names:
         with parquet(name) as file:
@@ -66,7 +67,7 @@ def check_columns(names: Sequence[str], fields: Sequence[str], added: Sequence[s
 
 
 def _difference(first: Any, other: Any) -> str | None:
-    """In which of their columns two files differ so that merging would lose something, if any."""
+    """Describe a difference between the columns of two files that prevents merging them; None if there is none."""
     import pyarrow as pa
 
     for name in [*first.names, *other.names]:
@@ -80,7 +81,7 @@ def _difference(first: Any, other: Any) -> str | None:
 
 
 def schema_of_all(places: Sequence[str]) -> Any:
-    """The schema of what these files are merged into, with the first one's order of columns."""
+    """Return the schema of the merged file, with columns in the order of the first file."""
     import pyarrow as pa
 
     schemas = []

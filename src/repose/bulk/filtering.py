@@ -1,4 +1,4 @@
-"""The pairs of a scored corpus that are kept: the best so many, or those above a threshold."""
+"""Keep pairs of a scored corpus: the best ones up to a number, or those above a threshold."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from repose.system.terminal import reasons
 
 @dataclass(frozen=True)
 class Filtered:
-    """What was kept."""
+    """The result of filtering."""
 
     kept: int
     lines: int
@@ -28,10 +28,10 @@ class Filtered:
 
 
 def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float | None) -> Filtered:
-    """Write `kept.src` and `kept.tgt` from the inputs and the merged scores, in the order of the inputs.
+    """Write `kept.src` and `kept.tgt` from the inputs and the merged scores, in input order.
 
-    Of equal scores the first are kept; pairs with a reason never. Holds some ten bytes for each pair in memory. Raises
-    DataError where nothing is left, or an input has changed; and WriteError.
+    Among equal scores, the first pairs are kept. Pairs with a reason against them are never kept. Holds about ten bytes
+    per pair in memory. Raises DataError if no pair is left or an input has changed; and WriteError.
     """
     scores, dropped = _scores(store, plan)
     chosen = scores >= 0
@@ -54,12 +54,12 @@ def filter_pairs(store: Store, plan: Plan, *, keep: int | None, threshold: float
 
 
 def reasons_of(dropped: Counter[str]) -> str:
-    """Each reason with its number of pairs, the most frequent first."""
+    """List the reasons with their numbers of pairs, most frequent first."""
     return reasons(dict(dropped.most_common()))
 
 
 def _nothing(plan: Plan, dropped: Counter[str], threshold: float | None) -> DataError:
-    """One sentence for a corpus of which nothing is kept."""
+    """Describe in one sentence why no pair is kept."""
     if plan.lines and dropped.total() == plan.lines:
         return DataError(
             f"no pair is left, since each has a reason against it ({reasons_of(dropped)}): look at the corpus"
@@ -70,7 +70,7 @@ def _nothing(plan: Plan, dropped: Counter[str], threshold: float | None) -> Data
 
 
 def _scores(store: Store, plan: Plan) -> tuple[NDArray[np.float32], Counter[str]]:
-    """Each pair's score, -1 where there is a reason not to keep it; and how often each reason was given."""
+    """Return each pair's score, or -1 if there is a reason not to keep it; and the count of each reason."""
     dropped: Counter[str] = Counter()
 
     def read() -> Iterator[float]:

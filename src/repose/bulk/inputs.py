@@ -1,7 +1,7 @@
-"""Inputs of a job: read through once for their digest and the places where they are cut, then in windows of a shard.
+"""Inputs of a job. They are read once for their digest and the places where they are divided, then window by window.
 
-Text, TSV and JSONL are cut at byte offsets after line feeds, Parquet at rows. What is packed (.gz, .xz) cannot be read
-from the middle and so is unpacked into the job's folder first.
+Text, TSV and JSONL are divided at byte offsets after line feeds, Parquet at rows. Compressed files (.gz, .xz) cannot be
+read from the middle, so they are first unpacked into the job's folder.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
 
 MAX_RECORD_BYTES = 1 << 24
-"""Bytes of a line of JSONL; nothing is read of a longer one."""
+"""Maximum size of a JSONL line in bytes; the content of a longer line is ignored."""
 _LOOKED_AT = 100
-"""Records in which a field must be."""
+"""Number of first records that are checked for the fields."""
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-"""Half of a surrogate pair, which JSON can spell and nothing can encode."""
+"""Half of a surrogate pair, which JSON can spell but no encoding can write."""
 UNPACKING = "locks/unpacked"
-"""Lock file of whoever unpacks, or removes what was unpacked."""
+"""Lock file for unpacking, and for removing what was unpacked."""
 _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
     ".xz": lzma.LZMAFile,
@@ -46,50 +46,51 @@ _PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
 Files: TypeAlias = tuple[str, ...]
 """Names of files that are read side by side: one, or the two sides of a parallel corpus."""
 Cut = tuple[int, tuple[tuple[int, int], ...]]
-"""Lines of a shard, and its range in each file."""
+"""The number of lines of a shard, and its range in each file."""
 
 
 class Failure(StrEnum):
-    """Why a line has no translation that could be relied on."""
+    """Why a line has no reliable translation."""
 
     BLANK = "blank"
     TOO_LONG = "too long"
-    """More than the model reads, with no place to split it, or more than `MAX_LINE_BYTES`: the beginning was read."""
+    """Longer than the model can read without a place to split it, or than `MAX_LINE_BYTES`: only the beginning was
+    read."""
     INVALID = "invalid UTF-8"
     NO_TEXT = "no text"
-    """No record, or none with text in the field."""
+    """The line is no record, or has no text in the field."""
     TAKEN = "field taken"
-    """A record that has a field which the output adds."""
+    """The record has a field that the output adds."""
 
 
 @dataclass(frozen=True)
 class ScannedInput:
-    """An input that was read through."""
+    """An input that was read through once."""
 
     files: Files
     read: tuple[str, ...]
-    """What shards read: a file itself, or the name in the job's folder of what is unpacked from it."""
+    """What shards read: the file itself, or the name of its unpacked copy in the job's folder."""
     sizes: tuple[int, ...]
-    """Bytes of the files."""
+    """Sizes of the files in bytes."""
     sha256: tuple[str, ...]
-    """Digests of the files."""
+    """SHA-256 digests of the files."""
     stamps: tuple[str, ...]
     """Sizes and times of the files (`storage.stamp`)."""
     lines: int
     columns: tuple[int, ...] = TWO_COLUMNS
-    """In TSV: where source and target stand, and how many columns there are."""
+    """For TSV: the columns of source and target, and the number of columns."""
 
     def identified(self) -> dict[str, Any]:
-        """What of it counts for the identity."""
+        """Return what counts for the job's identity."""
         return {"sizes": list(self.sizes), "sha256": list(self.sha256)}
 
     def is_as_before(self) -> bool:
-        """Whether the files have the sizes and times that they had."""
+        """Return whether the files have the same sizes and times as before."""
         return all(stamp(name) == mark for name, mark in zip(self.files, self.stamps, strict=True))
 
     def opened(self, store: Store, number: int) -> BinaryIO:
-        """One of the files, to be read in ranges; unpacked anew where that was removed, as a runner does that has
-        finished the job. Raises DataError where the file has changed, WriteError where there is no room."""
+        """Open one of the files, to read ranges of it. It is unpacked again if the unpacked copy was removed, as a
+        runner does once it has finished the job. Raises DataError if the file has changed, WriteError without room."""
         name, read = self.files[number], self.read[number]
         if stamp(name) != self.stamps[number]:
             raise changed(name)
@@ -102,12 +103,12 @@ class ScannedInput:
 
 
 def changed(name: str) -> DataError:
-    """One sentence for a file that is not as it was planned."""
+    """Describe in one sentence that a file has changed since the plan was made."""
     return DataError(f"{name} has changed since the job was begun: put it back, or begin anew with another --out")
 
 
 def format_of(files: Sequence[str]) -> str:
-    """`kind_of` all files, by their names. Raises ConfigError where they differ."""
+    """Return the kind of the files (`kind_of`), by their names. Raises ConfigError if the kinds differ."""
     found = {kind_of(PurePosixPath(name)) for name in files}
     if len(found) > 1:
         raise ConfigError(f"the inputs are of several kinds ({', '.join(sorted(found))}): give --format, or one kind")
@@ -117,8 +118,8 @@ def format_of(files: Sequence[str]) -> str:
 def scan(
     store: Store, files: Files, format: str, fields: Sequence[str], shard_lines: int, added: Sequence[str] = ()
 ) -> tuple[ScannedInput, list[Cut]]:
-    """Read an input through. `added`: fields that the output adds. Raises DataError for what cannot be
-    read, and two sides of different lengths."""
+    """Read an input once, and find its shards. `added`: fields that the output adds. Raises DataError for files that
+    cannot be read, and for two sides of different lengths."""
     facts, cuts, counts = [], [], []
     columns = TWO_COLUMNS
     for name in files:
@@ -159,7 +160,7 @@ def scan(
 
 
 def digest(name: str) -> tuple[int, str]:
-    """Bytes and SHA-256 of a file."""
+    """Return the size in bytes and the SHA-256 of a file."""
     sha256, size = hashlib.sha256(), 0
     with open_input(name) as file:
         for block in blocks(file):
@@ -169,7 +170,8 @@ def digest(name: str) -> tuple[int, str]:
 
 
 def _lines(name: str, shard_lines: int, header: bool) -> tuple[int, str, list[tuple[int, int]], int]:
-    """Bytes and SHA-256 of a file of lines, the byte ranges of its shards, and how many lines it has after a header."""
+    """Return the size in bytes and the SHA-256 of a file of lines, the byte ranges of its shards, and its number of
+    lines after the header."""
     sha256, size, lines, last = hashlib.sha256(), 0, -int(header), b"\n"
     starts = [] if header else [0]
     with open_input(name) as file:
@@ -197,8 +199,8 @@ def _check_encoding(place: str, name: str) -> None:
 
 
 def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[str]) -> None:
-    """Raises DataError where none of the first records has a field: its name is another; and where one has a field that
-    the output adds."""
+    """Raises DataError if none of the first records has a field, because then its name must be wrong; and if a record
+    has a field that the output adds."""
     with open_input(place) as file:
         records = [
             _of_json(fields, (), [line]).fields
@@ -213,9 +215,10 @@ def _check_fields(place: str, name: str, fields: Sequence[str], added: Sequence[
 
 
 def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, int, int], bool]:
-    """`ScannedInput.columns` of a TSV file, and whether its first line names them.
+    """Return `ScannedInput.columns` of a TSV file, and whether its first line is a header.
 
-    Raises DataError where fields were given that it does not name, and what `table_columns` raises."""
+    Raises DataError for given fields that the header lacks, and what `table_columns` raises.
+    """
     with open_input(place) as file:
         lines = without_mark(lines_of(file.read, MAX_LINE_BYTES))
         first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
@@ -230,14 +233,15 @@ def _suffix(name: str) -> str:
 
 
 def _unpack(store: Store, name: str, into: str) -> None:
-    """Unpack a file into the job's folder. Raises DataError where it is damaged, WriteError where there is no room."""
+    """Unpack a file into the job's folder. Raises DataError if it is damaged, WriteError if there is no room."""
     with store.replacing(into) as temporary, temporary.open("wb") as file:
         for block in _unpacked(name):
             file.write(block)
 
 
 def _unpacked(name: str) -> Iterator[bytes]:
-    """The blocks of what is packed in a file; whatever fails here is no failure to write."""
+    """Yield the unpacked blocks of a file. An OSError here becomes a DataError, so that it does not pass for a failure
+    to write."""
     try:
         with unpackable(name), open_input(name) as packed, contextlib.closing(_PACKED[_suffix(name)](packed)) as file:
             yield from blocks(file)
@@ -246,7 +250,7 @@ def _unpacked(name: str) -> Iterator[bytes]:
 
 
 def _rows(name: str, shard_lines: int) -> tuple[list[tuple[int, int]], int]:
-    """The ranges of rows of a Parquet file's shards, and how many rows it has."""
+    """Return the row ranges of a Parquet file's shards, and its number of rows."""
     with parquet(name) as file:
         rows = file.metadata.num_rows
     return [(start, min(start + shard_lines, rows)) for start in range(0, rows, shard_lines)], rows
@@ -254,24 +258,24 @@ def _rows(name: str, shard_lines: int) -> tuple[list[tuple[int, int]], int]:
 
 @dataclass(frozen=True)
 class Record:
-    """A line as it is worked on."""
+    """One line to be processed."""
 
     texts: tuple[str, ...]
     """The text, or source and target."""
     failure: Failure | None = None
     fields: Mapping[str, Any] | None = None
-    """All of it, in JSONL; None where it is no record, or one that the output's fields cannot be added to."""
+    """For JSONL: the whole record; None if the line is no record, or has a field that the output adds."""
     written: str = ""
-    """A line of JSONL as it is in the file; "" where it is too long."""
+    """For JSONL: the line as it is in the file; "" if it is too long."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Lines that are worked on together."""
+    """Lines that are processed together."""
 
     records: Sequence[Record]
     batch: Any = None
-    """In Parquet: its rows, with all columns."""
+    """For Parquet: the rows, with all columns."""
 
 
 def windows(
@@ -282,8 +286,8 @@ def windows(
     fields: Sequence[str],
     added: Sequence[str],
 ) -> Iterator[Window]:
-    """The lines of a shard in windows of at most `WINDOW`. `added`: fields that the output adds. Raises DataError where
-    a file has changed or is damaged."""
+    """Yield the lines of a shard in windows of at most `WINDOW`. `added`: fields that the output adds. Raises DataError
+    if a file has changed or is damaged."""
     if format == "parquet":
         yield from _parquet_windows(one, ranges[0], fields)
         return

@@ -1,4 +1,4 @@
-"""Jobs from what a user asks for."""
+"""Make jobs from a user's arguments."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,10 +30,10 @@ def translation_job(
     shard_lines: int | None,
     output: Mapping[str, Any],
 ) -> tuple[Job, list[Files], list[Translator]]:
-    """The job, its inputs, and its model, loaded. `load`: as for `models.used`; `search`: as for
-    `Translator.translate`, None for what is the model's; `output`: as in `Job`.
+    """Return the translation job, its inputs, and its loaded model. `load`: as for `models.used`; `search`: as for
+    `Translator.translate`, None for the model's own value; `output`: as in `Job`.
 
-    Raises ConfigError for what cannot be combined, DataError for files that are packed in other ways, and what
+    Raises ConfigError for arguments that cannot be combined, DataError for files in another compression, and what
     `models.used` raises.
     """
     kind = _format(form, inputs)
@@ -61,7 +61,7 @@ def translation_job(
         search=resolved,
         **output,
     )
-    # What the search would refuse at the first shard, at once.
+    # If the search would refuse these settings at the first shard, refuse them now.
     translator.translate(["a"], **resolved, num_hypotheses=job.num_hypotheses)
     return job, [(name,) for name in inputs], [translator]
 
@@ -77,8 +77,8 @@ def scoring_job(
     shard_lines: int | None,
     checks: bool,
 ) -> tuple[Job, list[Files], list[Translator]]:
-    """The job that scores pairs, its input, and its models, loaded. `tags`: what the models read before a source, None
-    for what is their own. Raises as `translation_job` does."""
+    """Return the job that scores pairs, its input, and its loaded models. `tags`: the tag that each model reads before
+    a source, None for its own. Raises as `translation_job` does."""
     kind: Any
     refuse_packed(files)
     match [format_of([name]) for name in files]:
@@ -100,7 +100,7 @@ def scoring_job(
         translator.tag if tag is None else tag for translator, tag in zip(translators, tags, strict=False)
     )
     for translator, tag in zip(translators, used_tags, strict=True):
-        translator.encode(["a"], to=tag)  # which refuses a tag that the model does not have
+        translator.encode(["a"], to=tag)  # refuses a tag that the model does not have
     job = Job(
         work="score",
         models=tuple(model for model, _ in found),
@@ -116,7 +116,7 @@ def scoring_job(
 
 
 def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> list[InputWarning]:
-    """What is wrong with the first texts of a job for its first model. Raises what `Plan.windows` raises."""
+    """Return warnings about the first texts of a job for its first model. Raises what `Plan.windows` raises."""
     if not plan.shards:
         return []
     job, config = plan.job, models[0].config

@@ -1,4 +1,4 @@
-"""What is done to the lines of a window: they are translated, or as pairs scored."""
+"""Process the lines of a window: translate them, or score them as pairs."""
 
 import math
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ from repose.decoding.translator import Translator
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a line."""
+    """The result of one line."""
 
     lines: Sequence[str]
-    """What is written of it in text."""
+    """Lines to write, if the output is text."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """What is added in JSONL and Parquet to the fields of the input."""
+    """Fields to add to those of the input, if the output is JSONL or Parquet."""
     failure: str | None = None
     tokens: int = 0
-    """Tokens that the model read."""
+    """Number of tokens that the model read."""
     too_long: bool = False
-    """Whether a sentence was translated in parts."""
+    """True if a sentence was translated in parts."""
 
 
 class Work(Protocol):
-    """Does one window after another."""
+    """Processes one window after another."""
 
     def __call__(self, records: Sequence[Record], number: int, /) -> list[Result]:
-        """One result for each line; `number` is the first one's among all lines, from 0."""
+        """Return one result per line; `number` is that of the first line among all lines, from 0."""
 
 
 class LineTranslator:
-    """Lines as `repose translate` translates them."""
+    """Translates lines as `repose translate` does."""
 
     def __init__(self, job: Job, translator: Translator) -> None:
         self._job, self._translator = job, translator
@@ -65,7 +65,7 @@ class LineTranslator:
 
 
 def work_of(job: Job, models: Sequence[Translator]) -> Work:
-    """The work of a job, with its models, which are loaded."""
+    """Return the work of a job, given its loaded models."""
     if job.work == "translate":
         return LineTranslator(job, models[0])
     from repose.bulk.scoring import PairScorer

@@ -1,7 +1,7 @@
-"""The shards of a job on this machine: one process for each core, each with its own model, one shard at a time.
+"""Work on the shards of a job on this machine: one process per core, each with its own model, one shard at a time.
 
-A process that dies, or that somebody else stops, is replaced, and its shard begun again. What another runner works on
-is left to it, and looked at again at the end.
+A process that dies, or that somebody else stops, is replaced, and its shard is started again. A shard that another
+runner works on is skipped, and checked again at the end.
 """
 
 import threading
@@ -18,47 +18,47 @@ from repose.bulk.worker import WorkerProcess
 from repose.system.errors import ReposeError
 
 TRIES = 3
-"""How often a shard is begun on which processes die."""
+"""Number of times that a shard is started if its processes die."""
 LOOK = 0.5
-"""Seconds between looks at what others work on."""
+"""Seconds between checks of the shards that others work on."""
 
 
 @dataclass
 class Tally:
-    """What was done so far, by this runner."""
+    """Progress of this runner."""
 
     lines: int = 0
     tokens: int = 0
     shards: int = 0
-    """Shards that are done, by whomever."""
+    """Number of finished shards, whoever worked on them."""
     began: float = field(default_factory=time.monotonic)
 
     @property
     def rate(self) -> float:
-        """Lines a second."""
+        """Lines per second."""
         return self.lines / max(time.monotonic() - self.began, 1e-3)
 
 
 OnProgress = Callable[[Tally], None]
-"""Called with what was done so far, as often as there is more."""
+"""Called with the progress so far, whenever there is more."""
 
 
 @dataclass
 class Queue:
-    """Shards that are to be done; those that others work on come back."""
+    """Shards to work on; those that other runners work on come back later."""
 
     waiting: list[Shard]
     elsewhere: list[Shard] = field(default_factory=list)
     tries: dict[int, int] = field(default_factory=dict)
 
     def next(self) -> Shard | None:
-        """The next shard to begin, if there is one now."""
+        """Return the next shard to start; None if there is none now."""
         if not self.waiting:
             self.waiting, self.elsewhere = self.elsewhere, []
         return self.waiting.pop(0) if self.waiting else None
 
     def lose(self, shard: Shard, error: ReposeError, *, again: bool = True) -> None:
-        """Have a shard whose process died begun `again`. Raises the error where that has happened too often."""
+        """Record that a shard's process died, and queue the shard `again`. Raises the error after `TRIES` times."""
         self.tries[shard.number] = self.tries.get(shard.number, 0) + 1
         if self.tries[shard.number] >= TRIES:
             raise error
@@ -69,7 +69,7 @@ class Queue:
 def run_here(
     store: Store, plan: Plan, shards: Sequence[Shard], work: Work, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
-    """Work on shards in this process, until all are done: whether they are; not where `stop` was set.
+    """Work on shards in this process until all are done. Return whether all are done; False if `stop` was set first.
 
     Raises what `run_shard` raises.
     """
@@ -97,7 +97,7 @@ def run_here(
 def run_in_processes(
     store: Store, plan: Plan, shards: Sequence[Shard], workers: int, *, on_progress: OnProgress, stop: threading.Event
 ) -> bool:
-    """Do as `run_here` does, in so many processes. Raises also ReposeError where processes die again and again."""
+    """Do as `run_here` does, in `workers` processes. Also raises ReposeError if processes die again and again."""
     runner = _Runner(store, plan, shards, on_progress)
     with ThreadPoolExecutor(workers, "repose-bulk") as threads:
         serving = {threads.submit(runner.serve) for _ in range(workers)}
@@ -105,7 +105,7 @@ def run_in_processes(
             while serving:
                 ended, serving = wait(serving, 0.1, FIRST_COMPLETED)
                 for thread in ended:
-                    thread.result()  # raises what it met
+                    thread.result()  # raises the thread's error
                 if stop.is_set() and not runner.ends:
                     runner.end(kill=False)
         finally:
@@ -114,7 +114,7 @@ def run_in_processes(
 
 
 class _Runner:
-    """Hands shards to processes; each has a thread here that talks to it."""
+    """Hands shards to processes; a thread in this process talks to each of them."""
 
     def __init__(self, store: Store, plan: Plan, shards: Sequence[Shard], on_progress: OnProgress) -> None:
         self._where, self._identity, self._on_progress = store.where, plan.identity, on_progress
@@ -125,23 +125,23 @@ class _Runner:
 
     @property
     def is_done(self) -> bool:
-        """Whether all shards are."""
+        """True if all shards are done."""
         return self._tally.shards == self._total
 
     @property
     def ends(self) -> bool:
-        """Whether it was told to end."""
+        """True if the runner was told to end."""
         return self._end.is_set()
 
     def end(self, *, kill: bool) -> None:
-        """Have all processes end, at once or after the window under way."""
+        """End all processes, at once or after the current window."""
         self._end.set()
         with self._lock:
             for process in self._processes:
                 process.kill() if kill else process.ask_to_stop()
 
     def serve(self) -> None:
-        """What each thread does: one shard after another. Raises what processes meet."""
+        """Run one thread: hand out one shard after another. Raises the errors of processes."""
         process: WorkerProcess | None = None
         try:
             while not self.ends and not self.is_done:

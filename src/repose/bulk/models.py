@@ -1,4 +1,4 @@
-"""The models of a job: what identifies them, and how every worker comes to the same ones."""
+"""The models of a job: what identifies them, and how each worker loads the same ones."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ _COUNTS = (
 
 
 def digest(translator: Translator) -> str:
-    """SHA-256 of what its translations depend on: weights, tokenizers, architecture and settings."""
+    """Return the SHA-256 of everything that translations depend on: weights, tokenizers, architecture and settings."""
     config: Mapping[str, Any] = translator.config
     content = {name: config[name] for name in _COUNTS if name in config}
     if (
@@ -45,7 +45,8 @@ def digest(translator: Translator) -> str:
 
 
 def used(folder: Path, device: str, precision: Precision | None, engine: EngineChoice) -> tuple[UsedModel, Translator]:
-    """A model as `repose.load` finds it here, in words that mean the same on every machine; and the model, loaded.
+    """Load a model as `repose.load` does here; return its description, which means the same on every machine, and the
+    model.
 
     Raises what `load` raises.
     """
@@ -57,11 +58,11 @@ def used(folder: Path, device: str, precision: Precision | None, engine: EngineC
 
 
 def loaded(model: UsedModel) -> Translator:
-    """The model, loaded in a process that works on shards.
+    """Load the model in a process that works on shards.
 
-    Raises CheckpointError where it has changed, and what `load` raises.
+    Raises CheckpointError if it has changed, and what `load` raises.
     """
-    # An export says itself in which precision it is; the default of a model directory is fp32.
+    # An export states its own precision; the default of a model directory is fp32.
     translator = load(model.folder, model.device, 1, model.precision, model.engine)
     if digest(translator) != model.sha256:
         raise CheckpointError(

@@ -1,8 +1,8 @@
-"""The shards of a job on a Ray cluster (extra `cluster`): one actor for each core, or GPU, with its own model.
+"""Work on the shards of a job on a Ray cluster (extra `cluster`): one actor per core, or GPU, each with its own model.
 
-What travels is numbers of shards and how they ended: text goes from storage to storage. An actor whose machine is lost
-begins elsewhere, as Ray does it; a shard that Ray gives up is handed out again. The job's folder and its inputs must be
-seen by all machines under the same name.
+Only numbers of shards and how they ended are sent; text goes from storage to storage. An actor whose machine is lost is
+restarted elsewhere by Ray, and a shard that Ray gives up is handed out again. All machines must see the job's folder
+and its inputs under the same name.
 """
 
 import threading
@@ -20,19 +20,19 @@ from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError, ReposeError, user_message
 
 IN_FLIGHT = 2
-"""Shards that an actor has: the one it works on, and the next."""
+"""Shards that an actor has at once: the one it works on, and the next."""
 POLL = 1.0
-"""Seconds between looks at what happens."""
+"""Seconds between checks for results."""
 PAUSE = 5.0
-"""Seconds for which an actor that was lost gets no shards, while Ray begins it elsewhere; then twice as many."""
+"""Seconds for which a lost actor gets no shards while Ray restarts it elsewhere; doubled after each further loss."""
 LATE = 30.0
-"""Seconds after which a shard is handed out again where there is nothing else to do; its lock tells whether it runs."""
+"""Seconds after which a shard is handed out again if there is nothing else to do; its lock shows if it runs."""
 GRACE = 30.0
-"""Seconds that actors have for the window under way when all is to stop."""
+"""Seconds that actors have to finish the current window when the run is stopped."""
 
 
 class Actor:
-    """A process on a machine of the cluster, with the job and its model, loaded when the first shard comes."""
+    """A process on a machine of the cluster, with the job and its model, loaded when the first shard arrives."""
 
     def __init__(self, where: str, identity: str, version: str) -> None:
         self._given = (where, identity, version)
@@ -40,7 +40,8 @@ class Actor:
         self._stop = threading.Event()
 
     def run(self, shard: int) -> tuple[str, int, int]:
-        """How it ended, and lines and tokens that were done. An error that a user can mend is `error: ...`."""
+        """Work on a shard; return how it ended, and the numbers of lines and tokens. An error that a user can fix is
+        returned as `error: ...`."""
         counts = [0, 0]
 
         def count_window(lines: int, tokens: int) -> None:
@@ -56,7 +57,7 @@ class Actor:
         return str(ended), counts[0], counts[1]
 
     def stop(self) -> None:
-        """Stop after the window under way."""
+        """Stop after the current window."""
         self._stop.set()
 
     def _job(self) -> LoadedJob:
@@ -77,11 +78,11 @@ def run_on_ray(
     on_progress: OnProgress,
     stop: threading.Event,
 ) -> bool:
-    """Work on shards until all are done: whether they are; not where `stop` was set.
+    """Work on shards until all are done. Return whether all are done; False if `stop` was set first.
 
-    `address`: of the head; None: RAY_ADDRESS, or the cluster that this machine belongs to. `workers`: actors, by
-    default as many as the cluster has cores, or GPUs. Raises ConfigError without Ray or a cluster, and ReposeError for
-    what a machine meets, or where a shard is lost again and again.
+    `address`: address of the head; None: RAY_ADDRESS, or the cluster that this machine belongs to. `workers`: number of
+    actors, by default the cluster's number of cores, or GPUs. Raises ConfigError without Ray or a cluster, and
+    ReposeError for an error on a machine, and if a shard is lost again and again.
     """
     ray = import_ray()
     with connected(ray, address):
@@ -105,19 +106,19 @@ class _Driver:
     ) -> None:
         self._ray, self._on_progress, self._stop = ray, on_progress, stop
         kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
-        options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # retried here, elsewhere
+        options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # shards are retried here, on other actors
         given = (store.where, plan.identity, __version__)
         self._actors = [kind.options(**options).remote(*given) for _ in range(number)]
         self._flying: dict[Any, tuple[Any, Shard]] = {}
-        self._handed: dict[int, float] = {}  # when each shard was handed out last
+        self._handed: dict[int, float] = {}  # time at which each shard was last handed out
         self._done: set[int] = set()
-        self._busy: list[Shard] = []  # that others work on, asked for again in a while
+        self._busy: list[Shard] = []  # shards that others work on, to be tried again later
         self._again = 0.0
-        self._pauses = dict.fromkeys(map(id, self._actors), 0.0)  # of actors that were lost, until when
+        self._pauses = dict.fromkeys(map(id, self._actors), 0.0)  # for actors that were lost: the end of their pause
         self._lengths = dict.fromkeys(map(id, self._actors), PAUSE)
 
     def run(self, shards: Sequence[Shard]) -> bool:
-        """The next shard goes to whoever has fewest."""
+        """Give the next shard to the actor with the fewest, until all are done."""
         queue, tally = Queue(list(shards)), Tally()
         deadline: float | None = None
         while len(self._done) < len(shards):
@@ -130,7 +131,7 @@ class _Driver:
             elif not self._flying or time.monotonic() > deadline:
                 return False
             if not self._flying:
-                self._stop.wait(POLL)  # all that is left is others' work
+                self._stop.wait(POLL)  # only shards that others work on are left
                 continue
             ready, _ = self._ray.wait(list(self._flying), timeout=POLL)
             for ticket in ready:
@@ -138,7 +139,8 @@ class _Driver:
         return True
 
     def _hand_out(self, queue: Queue) -> None:
-        """As many as actors may have; at the end what others have had for long, for their machine may be lost."""
+        """Hand out as many shards as actors may have. At the end, hand out shards that have taken long once more, as
+        their machine may be lost."""
         now = time.monotonic()
         if self._busy and self._again <= now:
             queue.waiting += self._busy
@@ -172,7 +174,7 @@ class _Driver:
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:  # its machine or its process was lost
-            if self._pauses[id(actor)] <= (now := time.monotonic()):  # else it was lost with another one
+            if self._pauses[id(actor)] <= (now := time.monotonic()):  # else lost along with another shard
                 self._pauses[id(actor)] = now + self._lengths[id(actor)]
                 self._lengths[id(actor)] *= 2
             sentence = f"shard {shard.number} was lost {TRIES} times ({type(error).__name__}): look at that machine"
@@ -192,12 +194,12 @@ class _Driver:
             raise ReposeError(ended.removeprefix("error: "))
 
     def _is_open(self, shard: Shard) -> bool:
-        """Whether a shard is neither done nor with another actor."""
+        """Return whether a shard is neither done nor with another actor."""
         return shard.number not in self._done and all(other is not shard for _, other in self._flying.values())
 
 
 def _controlled(ray: Any) -> type[Actor]:
-    """With `stop` answered while `run` is at work."""
+    """Return an actor class that answers `stop` while `run` is working."""
 
     class Controlled(Actor):
         @ray.method(concurrency_group="control")  # type: ignore[untyped-decorator]

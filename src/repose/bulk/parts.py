@@ -1,4 +1,4 @@
-"""The part of a shard as it is written: lines, JSON objects, or rows."""
+"""Write the part of a shard: lines, JSON objects, or rows."""
 
 import contextlib
 import json
@@ -12,12 +12,12 @@ from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
 
 WritePart: TypeAlias = Callable[[Window, Sequence[Result]], int]
-"""Writes what came of a window; gives how many lines, records or rows that were."""
+"""Writes the results of a window; returns the number of lines, records or rows written."""
 
 
 @contextlib.contextmanager
 def part_writer(path: Path, job: Job) -> Iterator[WritePart]:
-    """Within, writes a part of that job's kind. Raises OSError."""
+    """Within the block, yield a function that writes a part in the job's format. Raises OSError."""
     if job.suffix == ".parquet":
         with _row_writer(path, job) as write:
             yield write
@@ -36,8 +36,8 @@ def _write_lines(file: BinaryIO, job: Job, window: Window, results: Sequence[Res
 
 
 def _record_line(record: Record, result: Result) -> str:
-    """The record as it was written with its new fields; why it failed only where it did. A line that is no record, or
-    one with a field that is added, is the field "line" of one."""
+    """Return the record as it was written, with its new fields; the reason of a failure only if it failed. A line that
+    is no record, or that has an added field, becomes the field "line" of a new record."""
     new = {name: value for name, value in result.fields.items() if name != "failed" or value is not None}
     old = record.fields or {}
     if record.fields is None and record.written:
@@ -52,7 +52,7 @@ def _record_line(record: Record, result: Result) -> str:
 
 @contextlib.contextmanager
 def _row_writer(path: Path, job: Job) -> Iterator[WritePart]:
-    """Opened with the first window, which has the columns of the input."""
+    """Yield a function that writes rows. The first window, which has the input's columns, opens the file."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 

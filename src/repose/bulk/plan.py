@@ -1,7 +1,7 @@
-"""`plan.json`: what a job is, and its shards. Made once, and the same wherever it is made.
+"""`plan.json`: a description of a job, and its shards. Made once, and the same wherever it is made.
 
-The job's identity is a digest of all that its output depends on: the inputs' bytes, the model, how it decodes and what
-is written. A folder holds one job; parts of another identity are never taken for its own.
+The job's identity is a digest of everything that its output depends on: the inputs' bytes, the model, the decoding
+settings and the output format. A folder holds one job; parts with another identity are never used.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from repose.system.files import json_bytes
 FORMAT_VERSION = 1
 PLAN, LOCK = "plan.json", ".plan.lock"
 KEPT = ("kept.src", "kept.tgt")
-"""The pairs of a scored corpus that are kept."""
+"""Files of the pairs that are kept of a scored corpus."""
 SHARD_LINES = 20_000
-"""Lines of a shard unless told otherwise: minutes of work, and fifty thousand parts of 10^9 lines."""
+"""Default number of lines per shard: minutes of work; 10^9 lines make fifty thousand parts."""
 RESERVED = ("score", "hypotheses", "failed")
-"""Fields that the output can have, beside `Job.into`."""
+"""Fields that the output can have, besides `Job.into`."""
 Format = Literal["text", "tsv", "jsonl", "parquet"]
 Failed = Literal["keep", "drop"]
 
@@ -39,9 +39,9 @@ class UsedModel:
     """A model as all workers load it."""
 
     folder: str
-    """Not part of the identity: it may lie elsewhere when the job goes on."""
+    """Not part of the identity: it may be elsewhere when the job is resumed."""
     sha256: str
-    """The digest of what its translations depend on (`repose.bulk.models.digest`)."""
+    """Digest of everything that translations depend on (`repose.bulk.models.digest`)."""
     engine: EngineChoice
     """torch or onnx; never auto, which may mean something else on another machine."""
     precision: Precision
@@ -50,31 +50,31 @@ class UsedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that the output depends on, beside the inputs."""
+    """Everything that the output depends on, besides the inputs."""
 
     work: Literal["translate", "score"]
     models: tuple[UsedModel, ...]
     format: Format
     fields: tuple[str, ...] = ()
-    """In JSONL and Parquet: of the text, or of source and target."""
+    """For JSONL and Parquet: the field of the text, or those of source and target."""
     into: str = "translation"
-    """In JSONL and Parquet: the field of the translation."""
+    """For JSONL and Parquet: the field of the translation."""
     shard_lines: int = SHARD_LINES
     search: Mapping[str, Any] | None = None
-    """Arguments of `Translator.translate`, resolved."""
+    """Arguments of `Translator.translate`, with defaults filled in."""
     num_hypotheses: int = 1
     scores: bool = False
     pairs: bool = False
-    """In text: source, tab, translation."""
+    """For text: write source, tab, translation."""
     failed: Failed = "keep"
     checks: bool = False
-    """Whether pairs are checked: lengths, copies, scripts, languages."""
+    """Whether pairs are checked for lengths, copies, scripts and languages."""
     tags: tuple[str | None, ...] = ()
-    """What each model reads before a source, where pairs are scored."""
+    """When pairs are scored: the tag that each model reads before a source."""
     version: str = __version__
 
     def identified(self) -> dict[str, Any]:
-        """What of it counts for the identity."""
+        """Return what counts for the job's identity."""
         content = asdict(self)
         for model in content["models"]:
             del model["folder"]
@@ -84,7 +84,7 @@ class Job:
 
     @property
     def added(self) -> tuple[str, ...]:
-        """The fields that the output adds to those of the input in JSONL and Parquet, `into` first."""
+        """Fields that the output adds to those of the input for JSONL and Parquet, `into` first."""
         if self.work == "score" or self.format not in ("jsonl", "parquet"):
             return ()
         score = ("score",) if self.scores else ()
@@ -92,43 +92,43 @@ class Job:
 
     @property
     def suffix(self) -> str:
-        """How the names of parts end, and that of what they are merged into."""
+        """Suffix of the parts' names, and of the merged file's."""
         if self.work == "score":
             return ".tsv"
         return {"jsonl": ".jsonl", "parquet": ".parquet"}.get(self.format, ".txt")
 
     @property
     def merged(self) -> str:
-        """Name of what the parts are merged into."""
+        """Name of the merged file."""
         return ("scores" if self.work == "score" else "merged") + self.suffix
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of all that may be written once the parts are there."""
+        """Names of all files that may be written once the parts are complete."""
         return (self.merged, *(KEPT if self.work == "score" else ()))
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some lines (or records, or rows) in a row, of one input."""
+    """Consecutive lines (or records, or rows) of one input."""
 
     number: int
     input: int
     line: int
-    """Number of its first line among those of all inputs, from 0."""
+    """Number of its first line among the lines of all inputs, from 0."""
     lines: int
     ranges: tuple[tuple[int, int], ...]
-    """Begin and end in each file of the input: bytes, or of Parquet rows."""
+    """Start and end in each file of the input: in bytes, or in rows for Parquet."""
 
     @property
     def stem(self) -> str:
-        """What the names of its files begin with."""
+        """Prefix of the names of its files."""
         return f"{self.number:06d}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A job with its inputs, cut into shards."""
+    """A job with its inputs, divided into shards."""
 
     job: Job
     inputs: tuple[ScannedInput, ...]
@@ -136,30 +136,30 @@ class Plan:
 
     @property
     def lines(self) -> int:
-        """The lines of all inputs."""
+        """Number of lines of all inputs."""
         return sum(one.lines for one in self.inputs)
 
     @cached_property
     def identity(self) -> str:
-        """SHA-256 of all that the output depends on."""
+        """SHA-256 of everything that the output depends on."""
         content = {"job": self.job.identified(), "inputs": [one.identified() for one in self.inputs]}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def part(self, shard: Shard) -> str:
-        """Name of its part."""
+        """Return the name of a shard's part."""
         return f"parts/{shard.stem}{self.job.suffix}"
 
     def manifest(self, shard: Shard) -> str:
-        """Name of its manifest."""
+        """Return the name of a shard's manifest."""
         return f"parts/{shard.stem}.json"
 
     def windows(self, store: Store, shard: Shard) -> Iterator[Window]:
-        """The lines of a shard (`repose.bulk.inputs.windows`)."""
+        """Yield the lines of a shard in windows (`repose.bulk.inputs.windows`)."""
         job, one = self.job, self.inputs[shard.input]
         return windows(store, one, shard.ranges, job.format, job.fields, job.added)
 
     def to_json(self) -> bytes:
-        """The content of `plan.json`: indented, but a shard is one line."""
+        """Return the content of `plan.json`: indented, with one line per shard."""
         head = {"format_version": FORMAT_VERSION, "identity": self.identity, "job": asdict(self.job)}
         text = json.dumps({**head, "inputs": [asdict(one) for one in self.inputs]}, indent=1, ensure_ascii=False)
         rows = ",\n  ".join(json.dumps([s.input, s.line, s.lines, s.ranges]) for s in self.shards)
@@ -167,7 +167,7 @@ class Plan:
 
     @classmethod
     def of_json(cls, data: bytes, where: str) -> Self:
-        """Raises DataError where it is damaged, or of another version."""
+        """Parse a plan. Raises DataError if it is damaged, or of another version."""
         try:
             content = json.loads(data)
             job, inputs = _JOB.validate_python(content["job"]), _INPUTS.validate_python(content["inputs"])
@@ -183,11 +183,11 @@ class Plan:
 
 _JOB, _INPUTS = TypeAdapter(Job), TypeAdapter(tuple[ScannedInput, ...])
 _ROWS = TypeAdapter(list[tuple[int, int, int, tuple[tuple[int, int], ...]]])
-"""Of each shard its input, first line, lines and ranges: its number is its place."""
+"""Input, first line, number of lines and ranges of each shard; its number is its place in the list."""
 
 
 def read_plan(store: Store) -> Plan:
-    """The plan of a job's folder. Raises DataError where there is none."""
+    """Return the plan of a job's folder. Raises DataError if there is none."""
     data = store.read(PLAN)
     if data is None:
         raise DataError(f"{store.where} holds no job: it has no {PLAN}")
@@ -195,7 +195,7 @@ def read_plan(store: Store) -> Plan:
 
 
 def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Files]) -> None:
-    """Raises ConfigError for an input that the job's output would take the place of."""
+    """Raises ConfigError for an input that the job's output would overwrite."""
     outputs = {normalised(store.place(name)) for name in job.results}
     outputs |= {os.path.realpath(name) for name in outputs if not is_url(name)}
     for name in (name for files in inputs for name in files):
@@ -204,18 +204,18 @@ def _check_not_overwritten(store: Store, job: Job, inputs: Sequence[Files]) -> N
 
 
 def _check_free(store: Store, job: Job) -> None:
-    """Raises ConfigError for a place without a job that holds what the job would write over."""
+    """Raises ConfigError for a place that holds no job, but files that the job would overwrite."""
     there = [name for name in job.results if store.size(name) is not None]
     there += ["parts/"] * bool(store.names("parts"))
-    if there:  # but for unpacked/, which a runner leaves that is stopped before it has a plan
+    if there:  # unpacked/ is allowed: a runner that is stopped before it has a plan leaves it
         raise ConfigError(f"{store.where} holds {there[0]} and no job: choose another --out")
 
 
 def make_plan(store: Store, job: Job, inputs: Sequence[Files]) -> Plan:
-    """The plan of a job in its folder: read through the inputs, and written, or found there.
+    """Return the plan of a job: found in its folder, or made by reading the inputs and written there.
 
-    Inputs that have not changed since by size and time are not read again. Raises DataError for inputs that cannot be
-    read, ConfigError where the folder holds another job, WriteError.
+    Inputs whose size and time have not changed since are not read again. Raises DataError for inputs that cannot be
+    read, ConfigError if the folder holds another job, and WriteError.
     """
     inputs = [tuple(map(normalised, files)) for files in inputs]
     _check_not_overwritten(store, job, inputs)
@@ -264,7 +264,7 @@ def _another(store: Store, changes: Sequence[str]) -> str:
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What of a job is otherwise, in words."""
+    """Name the settings of a job that have changed."""
     named = {
         "models": "the model or its engine",
         "version": "versions of repose",

@@ -1,4 +1,4 @@
-"""Where the shards of a job are worked on: in this process, in several, or on a cluster."""
+"""Choose where to work on the shards of a job: in this process, in several, or on a cluster."""
 
 import threading
 from collections.abc import Sequence
@@ -23,10 +23,10 @@ def run_shards(
     on_progress: OnProgress = lambda _tally: None,
     stop: threading.Event | None = None,
 ) -> bool:
-    """Work on shards until all are done: whether they are; not where `stop` was set.
+    """Work on shards until all are done. Return whether all are done; False if `stop` was set first.
 
-    `models`: the job's, loaded, of which one process alone makes use; the list is emptied. Raises what `run_here`,
-    `run_in_processes` and `run_on_ray` raise.
+    `models`: the job's loaded models, which are used only if one process does all the work; otherwise, the list is
+    emptied. Raises what `run_here`, `run_in_processes` and `run_on_ray` raise.
     """
     stop = stop or threading.Event()
     if not shards:

@@ -1,9 +1,10 @@
-"""How good a pair of sentences is as a translation: dual conditional cross-entropy, and plain checks.
+"""Score how well the two sentences of a pair translate each other: dual conditional cross-entropy, and simple checks.
 
-Junczys-Dowmunt 2018 (arXiv 1809.00197), equations 1 to 3: with H_A and H_B the cross-entropies, in nats for each token,
-of target given source and of source given target, a pair's score is exp(-(|H_A - H_B| + (H_A + H_B) / 2)), from 0 to 1.
-Differs from the paper: with one model alone it is exp(-H_A), and instead of a language model of the domain and the
-probability of the language there are checks, where one that fails makes the score 0.
+Junczys-Dowmunt 2018 (arXiv 1809.00197), equations 1 to 3: with H_A and H_B the cross-entropies, in nats per token, of
+target given source and of source given target, a pair's score is exp(-(|H_A - H_B| + (H_A + H_B) / 2)), from 0 to 1.
+
+Differs from the paper: with only one model, the score is exp(-H_A). Checks replace the language model of the domain and
+the probability of the language; a pair that fails a check has score 0.
 """
 
 import math
@@ -20,15 +21,17 @@ from repose.decoding.lengths import lengths_of
 from repose.decoding.translator import Translator
 
 UNEQUAL, UNEQUAL_CHARACTERS = 3.0, 30
-"""One side is so many times as long as the other, and at least so long."""
+"""Lengths are unequal if one side is this many times as long as the other, and has at least this many characters."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
-"""A target of so many words, of which such a share stands in the source, is a copy: names alone are fewer."""
+"""A target is a copy if it has at least this many words, and this share of them occurs in the source. Names alone are
+fewer words."""
 CERTAIN, CERTAIN_CHARACTERS = 0.99, 25
-"""A text at least so long is in another language if that is so probable: of shorter ones nobody can tell."""
+"""A text is in another language if this is at least so probable, and the text has at least this many characters: the
+language of shorter texts is uncertain."""
 
 
 class PairProblem(StrEnum):
-    """Why a pair is none, beside `Failure`."""
+    """Why a pair is rejected, besides `Failure`."""
 
     COPIED = "copied"
     UNEQUAL = "unequal lengths"
@@ -37,16 +40,16 @@ class PairProblem(StrEnum):
 
 
 def adequacy(forward: float, backward: float | None) -> float:
-    """The score of a pair, from its cross-entropies (module docstring); 0 where one is infinite."""
+    """Return the score of a pair, from its cross-entropies (module docstring); 0 if one is infinite."""
     if backward is None:
         return math.exp(-forward)
-    if math.inf in (forward, backward):  # both: their difference is no number
+    if math.inf in (forward, backward):  # if both are infinite, their difference is NaN
         return 0.0
     return math.exp(-(abs(forward - backward) + (forward + backward) / 2))
 
 
 class PairScorer:
-    """Pairs as models and checks see them; one line each: score, both cross-entropies, why not."""
+    """Scores pairs with models and checks. One line each: score, both cross-entropies, reason for rejection."""
 
     def __init__(self, job: Job, models: Sequence[Translator]) -> None:
         self._checks, self._models = job.checks, models
@@ -77,7 +80,7 @@ class PairScorer:
         return Result([line], tokens=sum(tokens for _, tokens in found))
 
     def _problem(self, record: Record) -> str | None:
-        """Why this is no pair that could be scored, if it is none."""
+        """Return why a pair cannot be scored; None if it can."""
         if record.failure is not None:
             return str(record.failure)
         if self._checks and (found := self._check(*record.texts)) is not None:
@@ -115,7 +118,7 @@ def _is_copy(src: str, tgt: str) -> bool:
 def _cross_entropies(
     translator: Translator, pairs: Sequence[tuple[str, str]], to: str | None
 ) -> list[tuple[float, int]]:
-    """Of each target given its source, in nats for each token, END included; and the number of those."""
+    """Return the cross-entropy of each target given its source, in nats per token, END included; and its length."""
     if not pairs:
         return []
     targets = [translator.tgt_tokenizer.encode(target) for _, target in pairs]

@@ -1,8 +1,8 @@
-"""One shard: read, worked on window by window, and written so that it is there whole or not at all.
+"""Work on one shard: read it, process it window by window, and write its part whole or not at all.
 
-A shard is done if and only if its manifest is there and true: of this job, and with the size and SHA-256 of the part.
-The part takes its name before the manifest does. Names, bytes and order are the plan's, so whoever works on a shard
-twice writes the same again: a lock that is held meanwhile saves work, and nothing depends on it.
+A shard is done if and only if its manifest exists and is true: it belongs to this job, and has the size and SHA-256 of
+the part. The part is in place before its manifest. Names, bytes and order follow from the plan, so working on a shard
+twice writes the same bytes again. A lock is held meanwhile to save work; correctness does not depend on it.
 """
 
 import hashlib
@@ -24,37 +24,37 @@ from repose.bulk.storage import Store, blocks, open_input
 from repose.system.errors import BusyError, DataError
 
 OnWindow = Callable[[int, int], None]
-"""Called after each window with the numbers of its lines and of its tokens."""
+"""Called after each window with its numbers of lines and tokens."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a finished shard holds."""
+    """The record of a finished shard."""
 
     identity: str
     """The identity of the job."""
     shard: int
     lines: int
-    """Lines that were read."""
+    """Number of lines that were read."""
     written: int
-    """Lines, records or rows of the part."""
+    """Number of lines, records or rows in the part."""
     tokens: int
-    """Tokens that the model read."""
+    """Number of tokens that the model read."""
     failed: dict[str, int]
-    """Lines that failed, by reason."""
+    """Number of lines that failed, by reason."""
     too_long: int
-    """Lines with a sentence that was translated in parts."""
+    """Number of lines with a sentence that was translated in parts."""
     seconds: float
     finished: float
-    """Seconds since 1970."""
+    """Time when the shard was finished, in seconds since 1970."""
     bytes: int
-    """The size of the part."""
+    """Size of the part in bytes."""
     sha256: str
-    """The digest of the part."""
+    """SHA-256 digest of the part."""
 
     @classmethod
     def read(cls, store: Store, plan: Plan, shard: Shard) -> Self | None:
-        """The manifest of a shard; None where there is none, or one of another job, or damaged."""
+        """Return the manifest of a shard; None if there is none, or if it is damaged or of another job."""
         data = store.read(plan.manifest(shard))
         try:
             found = cls(**json.loads(data)) if data is not None else None
@@ -68,12 +68,12 @@ class Ended(StrEnum):
 
     DONE = "done"
     BUSY = "busy"
-    """Another process is at work on it."""
+    """Another process works on the shard."""
     STOPPED = "stopped"
 
 
 def done(store: Store, plan: Plan, shard: Shard) -> Manifest | None:
-    """Its manifest if it is there and true: this reads the part."""
+    """Return the manifest of a shard if it is there and true, which reads the part."""
     found = Manifest.read(store, plan, shard)
     if found is None or store.size(plan.part(shard)) != found.bytes:
         return None
@@ -89,8 +89,8 @@ def run_shard(
     on_window: OnWindow = lambda _lines, _tokens: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Ended:
-    """Work on a shard unless it is done, or another process is at work on it; what was done of it is given up where
-    `stop()` says so after a window. Raises DataError, WriteError, and what `work` raises."""
+    """Work on a shard, unless it is done or another process works on it. If `stop()` is true after a window, the work
+    on the shard is discarded. Raises DataError, WriteError, and what `work` raises."""
     lock = f"locks/{shard.stem}"
     with store.claimed(lock) as mine:
         if not mine:
@@ -138,9 +138,9 @@ def _write(
 
 
 def merge(store: Store, plan: Plan) -> str:
-    """Put the parts together in order, whole or not at all; the name of what was written.
+    """Merge the parts in order, whole or not at all; return the name of the merged file.
 
-    Raises DataError where a part is missing or not what its manifest says, BusyError where another process merges, and
+    Raises DataError if a part is missing or differs from its manifest, BusyError if another process is merging, and
     WriteError.
     """
     name = plan.job.merged
@@ -163,7 +163,7 @@ def merge(store: Store, plan: Plan) -> str:
 
 
 def remove_unpacked(store: Store) -> None:
-    """Remove what was unpacked of the inputs, once this runner needs it no more; another unpacks it again."""
+    """Remove the unpacked inputs, once this runner no longer needs them; another runner unpacks them again."""
     if not store.names("unpacked"):
         return
     with store.locked(UNPACKING):
@@ -199,7 +199,7 @@ def _merge_rows(store: Store, plan: Plan, manifests: list[Manifest], into: Path)
     for shard, manifest in zip(plan.shards, manifests, strict=True):
         if digest(store.place(plan.part(shard)))[1] != manifest.sha256:
             raise _untrue(store, plan, shard)
-    first = {shard.input: store.place(plan.part(shard)) for shard in reversed(plan.shards)}  # of each input
+    first = {shard.input: store.place(plan.part(shard)) for shard in reversed(plan.shards)}  # each input's first part
     schema, rows = schema_of_all([first[number] for number in sorted(first)]), 0
     with ParquetWriter(into, schema) as writer:
         for shard in plan.shards:

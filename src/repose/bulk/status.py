@@ -1,4 +1,4 @@
-"""How far a job is: counted from its manifests, wherever they were written."""
+"""Progress of a job, counted from its manifests, whichever machine wrote them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -8,36 +8,36 @@ from repose.bulk.shards import Manifest
 from repose.bulk.storage import Store
 
 RECENT = 900.0
-"""Seconds before the latest shard was finished over which the rate is taken."""
+"""The rate is taken over this many seconds before the latest shard was finished."""
 
 
 @dataclass
 class Status:
-    """What is done, and how fast."""
+    """How much of a job is done, and how fast."""
 
     shards: int
     lines: int
-    """The lines of all inputs."""
+    """Number of lines of all inputs."""
     shards_done: int = 0
     lines_done: int = 0
     tokens: int = 0
     seconds: float = 0.0
-    """The time of all workers together."""
+    """Working time of all workers together."""
     failed: Counter[str] = field(default_factory=Counter)
     too_long: int = 0
     rate: float = 0.0
-    """Lines a second of all workers, lately."""
+    """Recent rate in lines per second, of all workers together."""
     latest: float = 0.0
-    """When the last shard was finished, in seconds since 1970."""
+    """Time when the last shard was finished, in seconds since 1970."""
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the rest takes at that rate; None where nothing is known."""
+        """Seconds that the rest takes at this rate; None if no rate is known."""
         return (self.lines - self.lines_done) / self.rate if self.rate else None
 
 
 def status(store: Store, plan: Plan) -> Status:
-    """How far a job is, as its manifests say. A shard that is under way is not counted."""
+    """Return the progress of a job from its manifests. Shards in progress are not counted."""
     found = Status(len(plan.shards), plan.lines)
     there = set(store.names("parts"))
     manifests = []

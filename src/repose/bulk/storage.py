@@ -1,6 +1,6 @@
-"""Where a job lies: a folder of a file system, or of an object store by its URL (`s3://`, `gs://`; library fsspec).
+"""Where a job is stored: a folder of a file system, or of an object store by URL (`s3://`, `gs://`; library fsspec).
 
-A file under its final name is whole: it is written elsewhere first. Nothing here asks for more of a store than that.
+A file under its final name is complete, because it is first written elsewhere. Nothing here requires more of a store.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ _BLOCK = 1 << 20
 
 
 def is_url(name: str) -> bool:
-    """Whether a name is one that fsspec opens."""
+    """Return whether a name is one that fsspec opens."""
     return "://" in name
 
 
 def normalised(name: str) -> str:
-    """A URL as it is; a path as an absolute one, of which `file://` is another form."""
+    """Return a URL unchanged, and a path, or a `file://` URL, as an absolute path."""
     if name.startswith("file://"):
         name = unquote(name.removeprefix("file://"))
     return name if is_url(name) else str(Path(name).absolute())
 
 
 def open_input(name: str) -> BinaryIO:
-    """A file to read, that can be sought in. Raises DataError where it is missing or cannot be read."""
+    """Open a file for reading; the file can seek. Raises DataError if it is missing or cannot be read."""
     try:
         if not is_url(name):
             if not Path(name).is_file():
@@ -44,7 +44,8 @@ def open_input(name: str) -> BinaryIO:
 
 
 def stamp(name: str) -> str:
-    """Changes when a file does, as far as can be known without reading it. Raises DataError where it is missing."""
+    """Return a value that changes when a file does, as far as can be known without reading it. Raises DataError if the
+    file is missing."""
     try:
         if not is_url(name):
             found = Path(name).stat()
@@ -71,32 +72,32 @@ def _fsspec(url: str) -> tuple[Any, str]:
 
 
 class Store(ABC):
-    """The folder of a job; names are relative, with slashes."""
+    """The folder of a job. Names of files are relative, with slashes."""
 
     @staticmethod
     def at(where: str) -> "Store":
-        """The one at a path or a URL. Raises ConfigError for a URL that cannot be opened."""
+        """Return the store at a path or a URL. Raises ConfigError for a URL that cannot be opened."""
         place = normalised(where)
         return UrlStore(place) if is_url(place) else FolderStore(Path(place))
 
     where: str
-    """Path or URL."""
+    """Path or URL of the folder."""
 
     def place(self, name: str) -> str:
-        """Path or URL of a file in it."""
+        """Return the path or URL of a file in the store."""
         return f"{self.where.rstrip('/')}/{name}"
 
     @abstractmethod
     def read(self, name: str) -> bytes | None:
-        """A file's content; None where there is none."""
+        """Return a file's content; None if there is no such file."""
 
     @abstractmethod
     def size(self, name: str) -> int | None:
-        """A file's bytes; None where there is none."""
+        """Return a file's size in bytes; None if there is no such file."""
 
     @abstractmethod
     def names(self, folder: str) -> list[str]:
-        """The names of the files in a folder, without the folder's, sorted."""
+        """Return the sorted names of the files in a folder, without the folder's name."""
 
     @abstractmethod
     def write(self, name: str, data: bytes) -> None:
@@ -104,29 +105,31 @@ class Store(ABC):
 
     @abstractmethod
     def replacing(self, name: str) -> contextlib.AbstractContextManager[Path]:
-        """A temporary path on this machine; what was written there is at `name` when the block ends without an error.
+        """Yield a temporary path on this machine. Its file is moved to `name` when the block ends without an error.
 
-        Raises WriteError."""
+        Raises WriteError.
+        """
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     @abstractmethod
     def remove_held(self, name: str) -> None:
-        """Remove a lock file that this process holds, if it is there."""
+        """Remove a lock file that this process holds, if it exists."""
 
     @abstractmethod
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
-        """Hold the lock file `name` within, if nobody else does; where there are no locks everybody does."""
+        """Within the block, hold the lock file `name` if nobody else does; yield whether it is held. A store without
+        locks always yields True."""
 
     @abstractmethod
     def locked(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Hold the lock file `name` within, waiting for it; where there are no locks at once."""
+        """Wait for the lock file `name`, and hold it within the block. A store without locks does not wait."""
 
     @abstractmethod
     def remove_half_written(self, name: str) -> None:
-        """Remove what processes that were killed left of this file, when none writes it."""
+        """Remove what killed processes left of this file, if no process is writing it."""
 
 
 class FolderStore(Store):
@@ -175,7 +178,8 @@ class FolderStore(Store):
 
 
 class UrlStore(Store):
-    """A store in an object store. A part is written on this machine's disk and then sent, which is one step there."""
+    """A store in an object store. A part is written to this machine's disk and then uploaded, which is a single
+    step."""
 
     def __init__(self, url: str) -> None:
         self.where = url
@@ -231,7 +235,7 @@ class UrlStore(Store):
         return contextlib.nullcontext()
 
     def remove_half_written(self, name: str) -> None:
-        """Nothing is there before it is whole."""
+        """Do nothing: a file appears only once it is complete."""
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[None]:
@@ -244,13 +248,13 @@ class UrlStore(Store):
 
 
 def blocks(file: BinaryIO) -> Iterator[bytes]:
-    """A file's bytes to its end."""
+    """Yield a file's bytes in blocks, to its end."""
     while block := file.read(_BLOCK):
         yield block
 
 
 def reads_of_range(file: BinaryIO, start: int, end: int) -> Callable[[int], bytes]:
-    """`file.read` from `start`, and not beyond `end`."""
+    """Return a function that reads like `file.read`, from `start` up to `end`."""
     file.seek(start)
     left = end - start
 

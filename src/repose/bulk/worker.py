@@ -1,7 +1,7 @@
-"""A process that works on shards for another one: its start, the messages, and its main function.
+"""A process that works on shards for another process: its start, the messages, and its main function.
 
-Parent to worker: where the job lies, its identity, and the number of a shard. Worker to parent: counts of each window,
-then how the shard ended, or the error that it met. SIGTERM stops it after the window under way.
+The parent sends the place of the job, its identity, and the number of a shard. The worker sends the counts of each
+window, then how the shard ended, or its error. SIGTERM stops it after the current window.
 """
 
 import contextlib
@@ -20,10 +20,10 @@ from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_he
 
 
 class WorkerProcess:
-    """A process that works on shards. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any."""
+    """A process that works on shards. `run` and `end` are for one thread, `ask_to_stop` and `kill` for any thread."""
 
     def __init__(self, where: str, identity: str) -> None:
-        """Raises ReposeError where the system starts no more processes."""
+        """Raises ReposeError if the system starts no more processes."""
         try:
             self._process = start_helper(__name__, OMP_NUM_THREADS="1")
         except OSError as error:
@@ -32,7 +32,7 @@ class WorkerProcess:
         self._stopped = False
 
     def run(self, shard: int, on_window: OnWindow) -> Ended:
-        """Have it work on a shard. Raises EOFError where it dies, and what it met as a ReposeError."""
+        """Have the process work on a shard. Raises EOFError if it dies, and its error as a ReposeError."""
         self._send((*self._job, shard))
         while True:
             answer = self._receive()
@@ -55,21 +55,21 @@ class WorkerProcess:
         assert self._process.stdout is not None
         try:
             return pickle.load(self._process.stdout)
-        except pickle.UnpicklingError as error:  # it died while it wrote
+        except pickle.UnpicklingError as error:  # it died while writing
             raise EOFError from error
 
     def failure(self) -> ReposeError:
-        """The error that says how it died."""
+        """Return an error that says how the process died."""
         code = -signal.SIGTERM if self._stopped else self._process.wait()
         return ReposeError(f"a process that worked on a shard {how_it_ended(code)}: run it again, with fewer --workers")
 
     def ask_to_stop(self) -> None:
-        """Ask it to stop after the window under way."""
+        """Ask the process to stop after the current window."""
         with contextlib.suppress(OSError):
             self._process.terminate()
 
     def kill(self) -> None:
-        """Kill it at once; a waiting `run` then raises EOFError."""
+        """Kill the process at once; a waiting `run` then raises EOFError."""
         with contextlib.suppress(OSError):
             self._process.kill()
 
@@ -81,7 +81,7 @@ class WorkerProcess:
 
 
 def main() -> None:
-    """The main function of a worker: answers until its input ends, and ends with its parent."""
+    """Main function of a worker: answers messages until its input ends, and ends with its parent."""
     stop = threading.Event()
     source, sink = open_pipes()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -107,7 +107,7 @@ class LoadedJob:
     """A job with its models, loaded in a process that works on its shards."""
 
     def __init__(self, where: str, identity: str) -> None:
-        """Raises DataError where the job is not there, or another one; and what loading the model raises."""
+        """Raises DataError if there is no job, or another one; and what loading the models raises."""
         self.store = Store.at(where)
         self.plan = read_plan(self.store)
         if self.plan.identity != identity:
