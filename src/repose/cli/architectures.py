@@ -1,4 +1,4 @@
-"""The verbs about the architectures of papers, and of models: `repose presets`, `describe`, `audit`."""
+"""Commands about the architectures of papers and of models: `repose presets`, `describe`, `audit`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -64,7 +64,7 @@ def describe(
         architecture, sizes = read_sizes(Path(model))
     elif model in PRESETS:
         architecture, sizes = _with_settings(model, overrides or []), PUBLISHED_VOCABULARIES
-        if architecture.tie_embeddings == "all":  # one vocabulary: either option stands for both
+        if architecture.tie_embeddings == "all":  # one shared vocabulary, whose size either option gives
             sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
     else:
         raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
@@ -122,19 +122,19 @@ def audit(
 
 
 def _is_model(name: str) -> bool:
-    """Whether a name that might be a preset's is a folder's, or that of a model on a hub."""
+    """Return whether a name is that of a folder or of a model on a hub, and not of a preset."""
     from repose.saved_model.hub import is_on_hub
 
     return Path(name).exists() or is_on_hub(name)
 
 
 def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
-    """A preset's architecture with settings changed."""
+    """Return a preset's architecture with some settings changed."""
     from repose.config.file import load
 
     if others := [text for text in overrides if not text.startswith("architecture.")]:
         raise ConfigError(f"--set {others[0]} changes no architecture: give architecture.FIELD=VALUE")
-    # One vocabulary for both languages, and sentences however short, go with every architecture.
+    # Every architecture accepts a shared vocabulary and very short sentences.
     fitting = ["tokenizer.sharing=shared", "training.max_src_tokens=3", "training.max_tgt_tokens=2"]
     return load(None, preset=preset, overrides=[*fitting, *overrides]).experiment.architecture
 

@@ -1,4 +1,4 @@
-"""The verb that makes training pairs out of text in one language: `repose backtranslate`."""
+"""`repose backtranslate`: makes training pairs from text in one language."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`repose bulk`: a corpus of any size, in shards, on one machine or many; how far it is; and its parts put together."""
+"""`repose bulk`: translates a corpus in shards, on one or many machines; shows progress; merges the parts."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from repose.decoding.translator import Translator
 
 EVERY = 10.0
-"""Seconds between lines that say how far it is."""
+"""Seconds between two lines about progress."""
 
 Out = Annotated[str, Option("--out", "-o", help="Folder of the job (or s3://...): its plan, its parts.")]
 ShardLines = Annotated[int | None, Option(min=1, help="Lines of a shard (default: 20,000).")]
@@ -44,7 +44,7 @@ Of = Annotated[
 
 
 class _Verbs(TyperGroup):
-    """`repose bulk MODEL ...` is `repose bulk run MODEL ...`."""
+    """Treats `repose bulk MODEL ...` as `repose bulk run MODEL ...`."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
         if args and args[0] not in (*self.commands, "-h", "--help"):
@@ -158,7 +158,7 @@ def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are al
 
 
 def check_place(on: str, shard: str | None, address: str | None, *, merged: bool) -> None:
-    """Before anything is read or written: raises ConfigError for what cannot be run."""
+    """Check the options about where to run, before anything is read or written. Raises ConfigError."""
     from repose.system.cluster import import_ray
     from repose.system.job_array import every_nth
 
@@ -184,7 +184,7 @@ def run_plan(
     shard: str | None,
     merged: bool,
 ) -> None:
-    """Work on a job's shards, and say how far it is; what was unpacked stays. Exits with 3 where it was stopped."""
+    """Work on a job's shards and report progress. Unpacked inputs are kept. Exits with code 3 if stopped."""
     from repose.bulk.inputs import Failure
     from repose.bulk.jobs import input_warnings
     from repose.bulk.run import run_shards
@@ -233,7 +233,7 @@ def _interrupt() -> NoReturn:
 
 
 class _Speaker:
-    """Says now and then how far it is."""
+    """Reports progress every `EVERY` seconds."""
 
     def __init__(self, before: int, mine: int, total: int, whole: bool) -> None:
         self._before, self._total = (before, total) if whole else (0, mine)

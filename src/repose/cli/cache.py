@@ -1,4 +1,4 @@
-"""`repose cache`: what takes room, and can be made again."""
+"""`repose cache`: lists or removes files that can be made again."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""The verb that looks at a corpus before it is trained on: `repose check`."""
+"""`repose check`: looks for problems in a corpus before training."""
 
 from collections.abc import Iterator
 from itertools import groupby
@@ -72,7 +72,7 @@ def check(
 
 
 def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
-    """Where the source stands and where its translation, and in which language."""
+    """Yield, for source and target, where it is and in which language."""
     from repose.data.language import UNKNOWN, language_name
     from repose.tasks.corpus_files import sides_of
 
@@ -82,7 +82,7 @@ def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]
 
 
 def _examples(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
-    """Pairs for people to judge: no test sees that files are swapped, or that each pair is wrong."""
+    """Yield pairs for people to judge: no check notices that files are swapped, or that every pair is wrong."""
     from repose.data.advice import name_sides
     from repose.data.readers import kind_of
     from repose.tasks.corpus_files import examples_of

@@ -1,4 +1,4 @@
-"""What the verbs that read a corpus or an experiment file have in common: their options, and how they are parsed."""
+"""Options of the commands that read a corpus or an experiment file, and how these options are parsed."""
 
 import json
 from collections.abc import Mapping
@@ -55,11 +55,13 @@ _EQUALS = ("--valid=", "--test=")
 
 
 class WithFiles(TyperCommand):
-    """A command whose `--valid` and `--test` take two aligned files after them, or one file that holds pairs; and whose
-    `--synthetic` takes two, without which an error says so."""
+    """A command whose `--valid` and `--test` are followed by two aligned files or by one file of pairs.
+
+    `--synthetic` needs two aligned files; an error says so if they are missing.
+    """
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Write `--valid A B` as the parser wants it: `--valid A --valid B`."""
+        """Rewrite `--valid A B` to what the parser expects: `--valid A --valid B`."""
         written: list[str] = []
         given = [part for arg in args for part in (arg.split("=", 1) if arg.startswith(_EQUALS) else [arg])]
         bound = [arg.split("=", 1)[1] for arg in args if arg.startswith(_EQUALS)]
@@ -89,12 +91,12 @@ def corpus_settings(
     src_lang: str | None,
     tgt_lang: str | None,
 ) -> list[str]:
-    """The options about a corpus that are given, as `--set` has them."""
+    """Return the given corpus options in the form that `--set` takes."""
     sides = {"src_field": src_field, "tgt_field": tgt_field, "src_lang": src_lang, "tgt_lang": tgt_lang}
     return given_settings("corpus", {"valid": valid, "test": test, **sides})
 
 
 def given_settings(section: str, given: Mapping[str, object]) -> list[str]:
-    """Those fields of a section that are given, as `--set` has them; None and empty lists where they are not."""
+    """Return the given fields of a section in the form that `--set` takes. None and empty lists mean "not given"."""
     values = {field: value for field, value in given.items() if value not in (None, [])}
     return [f"{section}.{field}={json.dumps(v, ensure_ascii=False, default=str)}" for field, v in values.items()]

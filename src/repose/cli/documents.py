@@ -1,4 +1,4 @@
-"""The verb that translates files with their markup: `repose translate-file`; and paragraphs, for `repose translate`."""
+"""`repose translate-file`, which keeps markup, and the option `--paragraphs` of `repose translate`."""
 
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 SPLIT = "had a sentence longer than almost all that the model was trained on: it was translated in parts"
-"""What is said of so many lines or paragraphs."""
+"""Follows a number of lines or paragraphs in a message."""
 
 
 def translate_file(
@@ -88,7 +88,7 @@ def translate_paragraphs(
     precision: PrecisionName | None,
     engine: EngineChoice,
 ) -> None:
-    """`repose translate --paragraphs`: a text from a file, or stdin."""
+    """Run `repose translate --paragraphs`: translate a text from a file or stdin."""
     from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.load import load
     from repose.documents.encodings import Encoded
@@ -113,7 +113,7 @@ def translate_paragraphs(
 
 
 def _mended(data: bytes) -> bytes:
-    """A text with its invalid bytes replaced, as without --paragraphs."""
+    """Replace invalid bytes of a text, as `repose translate` does without --paragraphs."""
     lines = data.split(b"\n")
     mended = [line.decode(errors="replace").encode() for line in lines]
     invalid = sum(line != before for line, before in zip(mended, lines, strict=True))
@@ -122,22 +122,22 @@ def _mended(data: bytes) -> bytes:
 
 
 def stdin() -> BinaryIO:
-    """Standard input. Raises ConfigError where the caller has closed it."""
+    """Return standard input. Raises ConfigError if the caller has closed it."""
     if sys.stdin is None:
         raise ConfigError("there is no standard input: name a file")
     return sys.stdin.buffer
 
 
 def warn_of_model(translator: "Translator") -> None:
-    """Say that the model cannot translate, if it sees tokens that it is to predict; that its training is not over; or
-    why it is slower than others."""
+    """Warn if the model sees the tokens that it should predict, so that it cannot translate; if its training has not
+    finished; or if torch translates, which is slower, and why."""
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.saved_model.directory import locate
 
     if translator.folder is not None:
-        with suppress(ReposeError):  # as what is read is there no more
+        with suppress(ReposeError):  # files may have been removed since they were loaded
             model = locate(translator.folder)
-            if (model.parent / "state").is_dir():  # it may lie in a run
+            if (model.parent / "state").is_dir():  # it may be the model of a run
                 from repose.runs.folder import unfinished
 
                 if (early := unfinished(model)) is not None:

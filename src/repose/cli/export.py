@@ -1,4 +1,4 @@
-"""The verb that hands a trained model to other tools: `repose export`."""
+"""`repose export`: exports a trained model for other tools."""
 
 from pathlib import Path
 from typing import Annotated

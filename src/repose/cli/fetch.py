@@ -1,4 +1,4 @@
-"""The verb that downloads published corpora: `repose fetch`."""
+"""`repose fetch`: downloads published corpora."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ def fetch(
 
 @contextmanager
 def _download_progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A live line per download, on stderr."""
+    """Show a live line per download on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 

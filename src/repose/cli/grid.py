@@ -1,4 +1,4 @@
-"""`repose grid`: the cells of a grid, on this machine or on a cluster."""
+"""`repose grid`: trains the cells of a grid, on this machine or on a cluster."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -72,7 +72,7 @@ def grid(
     if gpus_per_cell and on == "local" and not devices:
         raise ConfigError(f"--gpus-per-cell = {gpus_per_cell:g}, but there are no GPUs to share here: leave it out")
     wanted = read_grid(file, overrides=overrides or [], seeds=seeds)
-    # Each sentence is said once: a corpus is prepared for every setting that shapes it.
+    # Print each sentence once: a corpus is prepared again for each combination of its settings.
     plan = make_plan(
         wanted, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
     )
@@ -97,7 +97,7 @@ def grid(
 
 
 def _refuse_others(on: str, **options: object) -> None:
-    """Raise ConfigError where one is given that has an effect elsewhere only."""
+    """Raise ConfigError for a given option that has an effect only with the other value of `--on`."""
     elsewhere = {"local": ("address", "retries"), "ray": ("jobs",)}
     given = [f"--{name}" for name in elsewhere[on] if options[name] is not None]
     if given:

@@ -1,7 +1,7 @@
-"""The command line: one verb per job. Each loads what it needs and calls one function; none computes anything itself.
+"""The command line. Each command loads what it needs and calls one function; nothing is computed here.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 stopped early: the same command goes on or begins again.
-Results go to stdout, all else to stderr.
+Exit codes: 0 done, 1 failed, 2 wrong usage or settings, 3 stopped early (run the same command again to resume or
+restart). Results go to stdout, everything else to stderr.
 """
 
 import io
@@ -48,26 +48,27 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Runs the command line; errors that a user can mend are one sentence."""
-    # Threads that wait by spinning collapse as soon as anything else runs on the machine. Read when torch is loaded.
+    """Run the command line. Errors that a user can fix are printed as one sentence."""
+    # Threads that spin while waiting become very slow as soon as anything else runs on the machine. Read when torch is
+    # loaded.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     limit_threads()
-    if sys.stdout is None:  # closed from the start
+    if sys.stdout is None:  # the caller has closed it
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):  # as texts are read; a terminal has an encoding of its own
+    for stream in (sys.stdout, sys.stderr):  # files are read as UTF-8, too; a terminal has its own encoding
         if isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8", errors="strict" if stream is sys.stdout else "backslashreplace")
     try:
         try:
-            with ended_by_signals():  # where a verb does not handle signals itself
+            with ended_by_signals():  # for commands that do not handle signals themselves
                 app()
-        except SystemExit:  # as it always ends
+        except SystemExit:  # typer always ends with SystemExit
             sys.stdout.flush()
             raise
     except Interrupted as signal:
         say(f"stopped ({signal.name}): give the same command again")
         sys.exit(3)
-    except BrokenPipeError:  # a reader such as `head` has enough
+    except BrokenPipeError:  # a reader such as `head` has closed the pipe
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -79,7 +80,7 @@ def main() -> None:
     finally:
         try:
             sys.stdout.flush()
-        except OSError:  # which has been said; the interpreter, which flushes at its end, has nothing to add
+        except OSError:  # already reported; keeps the interpreter from reporting it again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -90,7 +91,7 @@ def _version(version: Annotated[bool, Option("--version", help="Show the version
         raise typer.Exit
 
 
-PANELS = {  # in the order in which a newcomer needs them
+PANELS = {  # in the order in which a newcomer needs the commands
     "Train and translate": (
         train.demo,
         check.check,

@@ -1,4 +1,4 @@
-"""The verbs that use a trained model: `repose translate`, `score`, `evaluate`."""
+"""Commands that use a trained model: `repose translate`, `score`, `evaluate`."""
 
 import os
 import sys
@@ -156,12 +156,12 @@ def _is_document(file: Path) -> bool:
 def _exists(file: Path) -> bool:
     try:
         return file.exists()
-    except OSError:  # longer than any name
+    except OSError:  # too long for a file name
         return False
 
 
 def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
-    """What did not go through a translator as it was."""
+    """Report lines that were split, cut or repaired."""
     lines = f"of {counted(counts.lines, 'line')}"
     if counts.too_long:
         say(f"{counts.too_long:,} {lines} {documents.SPLIT}")

@@ -1,4 +1,4 @@
-"""Options that verbs have in common: of those that translate, the model, how it is searched, and what computes it."""
+"""Options shared by several commands: the model, decoding settings, and what computes the translations."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     EngineChoice: TypeAlias = engine.EngineChoice
     PrecisionName: TypeAlias = engine.Precision
     TargetName: TypeAlias = targets.TargetName
-else:  # for typer: whoever is given another says which there are
+else:  # for typer: the code that uses a value checks it, and lists the valid ones
     EngineChoice = PrecisionName = TargetName = str
 
 PLACES = ("local", "ray")
-"""Where work can be done: what `--on` takes."""
+"""Values of `--on`: where work can be done."""
 
 
 def change(what: str) -> Any:
-    """The option that changes `what`: one setting at a time."""
+    """Return the option `--set`, which changes one setting of `what` and can be repeated."""
     return Option("--set", "-s", metavar="SECTION.FIELD=VALUE", help=f"Change {what}. Can be repeated.")
 
 

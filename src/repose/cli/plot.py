@@ -1,4 +1,4 @@
-"""`repose plot`: pictures, and the numbers behind them."""
+"""`repose plot`: draws pictures and prints the numbers behind them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,7 +103,7 @@ def share(
 
 
 def _show(picture: "Plotted") -> None:
-    """The numbers on stdout, remarks and the names of the files on stderr."""
+    """Print the numbers on stdout, and remarks and file names on stderr."""
     show(make_table(picture.header, picture.rows, right=range(1, len(picture.header))))
     for remark in picture.remarks:
         say(remark)

@@ -1,4 +1,4 @@
-"""`repose positions`: position tables learned by reinforcement."""
+"""`repose positions`: learns position tables by reinforcement learning."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Learn position tables by reinforcement learning (Soft Actor-Critic; extra `rl`).",
 )
-app.callback()(lambda: None)  # with it, one command is a group of one
+app.callback()(lambda: None)  # makes a group out of a single command
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`repose report`: runs compared, as a page, as tables, and as numbers."""
+"""`repose report`: compares runs on a page, in tables and as numbers."""
 
 import sys
 from importlib.util import find_spec
@@ -42,7 +42,7 @@ def report(
     from repose.report.write import all_tables, write
 
     wanted, paths = _formats(formats), [_run_of(path) for path in paths]
-    if sys.stderr.isatty():  # somebody waits, and a large folder takes its time
+    if sys.stderr.isatty():  # somebody is waiting, and a large folder takes a while
         say(f"looking for runs in {', '.join(map(str, paths))}")
     runs = read_runs(paths, title=title, baseline=baseline)
     if audit:
@@ -61,13 +61,16 @@ def report(
 
 
 def _run_of(path: Path) -> Path:
-    """The run that a model directory lies in; other folders as they are. Raises CheckpointError for what has no run."""
+    """Return the run that a model directory belongs to. Return other folders unchanged.
+
+    Raises CheckpointError for a model directory without a run.
+    """
     from repose.model.presets import PRESETS
     from repose.runs.folder import RunFolder, run_of
     from repose.saved_model.directory import WEIGHTS, locate
 
     if str(path) in PRESETS and not path.exists():
-        locate(path)  # which says what a preset is
+        locate(path)  # raises an error that says what a preset is
     if not (path / WEIGHTS).exists() or RunFolder(path).metrics_file.exists():
         return path
     if (run := run_of(path.absolute())) is None:
@@ -93,7 +96,7 @@ def _formats(text: str) -> "list[Format]":
 
 
 def _pictures(runs: "RunSet") -> "tuple[Picture, ...]":
-    """The page's pictures; none, and a line that says why, without matplotlib."""
+    """Return the page's pictures. Without matplotlib, say so and return none."""
     if find_spec("matplotlib") is None:
         say("the page has no pictures, since matplotlib is missing: pip install 'repose-nmt[plot]'")
         return ()
@@ -103,7 +106,7 @@ def _pictures(runs: "RunSet") -> "tuple[Picture, ...]":
 
 
 def _failed_checks(folder: Path) -> tuple[str, ...]:
-    """Names of the checks that the model of a run directory fails."""
+    """Return the names of the audit's checks that the model of a run directory fails."""
     from repose.decoding.load import load
     from repose.model.audit import audit
 

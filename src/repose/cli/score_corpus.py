@@ -1,4 +1,4 @@
-"""`repose score-corpus`: how good the pairs of a noisy corpus are, and the best of them."""
+"""`repose score-corpus`: scores the pairs of a noisy corpus and keeps the best ones."""
 
 from pathlib import Path
 from typing import Annotated

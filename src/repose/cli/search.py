@@ -1,4 +1,4 @@
-"""`repose search`: settings tried on the validation set, most of them not to the end."""
+"""`repose search`: compares settings on the validation set; most of its trainings end early."""
 
 from functools import cache
 from pathlib import Path

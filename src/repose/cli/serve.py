@@ -1,4 +1,4 @@
-"""The verb that serves models over HTTP: `repose serve`."""
+"""`repose serve`: serves models over HTTP."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from repose.serving.settings import Batching, Limits, ServeSettings, default_req
 from repose.system.errors import MissingExtraError
 from repose.system.terminal import say
 
-# What is served
+# Models
 Runs = Annotated[
     list[Path],
     Argument(help="Run directories, model directories, exports to ONNX, or hf://owner/name.", show_default=False),
@@ -24,7 +24,7 @@ Languages = Annotated[
     Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
 ]
 
-# Where
+# Address
 Host = Annotated[str, Option(envvar="LT_HOST", help="Address to listen on; 0.0.0.0 lets others in.")]
 Port = Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="0 takes any that is free.")]
 UrlPrefix = Annotated[str, Option(envvar="LT_URL_PREFIX", help="Path that all others are below, as /translator.")]
@@ -32,7 +32,7 @@ TrustForwardedFor = Annotated[
     bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
 ]
 
-# How it translates
+# Decoding and batching
 BeamSize = Annotated[
     int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
 ]
@@ -57,14 +57,14 @@ Timeout = Annotated[float, Option(help="Seconds for a request.")]
 MaxBody = Annotated[int, Option(help="Bytes of a request.")]
 DrainSeconds = Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")]
 
-# Who may ask
+# Access
 ApiKeys = Annotated[Path | None, Option(help="File with an API key per line.")]
 KeyRequired = Annotated[bool, Option("--key-required", help="Refuse requests without a key.")]
 KeyUrl = Annotated[
     str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key, told to those without.")
 ]
 
-# What else there is
+# Other features
 Files = Annotated[bool, Option(help="Translate files, too.")]
 Page = Annotated[bool, Option(help="Have a page at /.")]
 Suggestions = Annotated[Path | None, Option(help="File to append suggested translations to.")]
@@ -75,7 +75,7 @@ MetricsToken = Annotated[
 Quiet = Annotated[bool, Option("--quiet", help="Write no log (on a terminal: not even of errors).")]
 
 _OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
-"""Options that are on, and LibreTranslate's variables that turn the same off."""
+"""Maps options that are on by default to LibreTranslate's variables that turn them off."""
 
 
 def serve(
@@ -116,7 +116,7 @@ def serve(
     SIGTERM ends it once requests in hand are answered, at the latest after --drain-seconds. SIGHUP reads models and API
     keys again while it serves.
     """
-    if os.getpid() == 1:  # in a container, whose kernel ignores what the first process has no handler for
+    if os.getpid() == 1:  # in a container, where process 1 ignores signals without a handler
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 
     _tell_of_variables(context)
@@ -162,7 +162,7 @@ def serve(
 
 
 def _check_libraries() -> None:
-    """Raises ConfigError where a library of the extra `serve` is missing."""
+    """Raise MissingExtraError if a library of the extra `serve` is missing."""
     try:
         import repose.serving.log
         import repose.serving.server  # noqa: F401
@@ -175,14 +175,14 @@ def _check_libraries() -> None:
 
 
 def _is_off(context: Context, option: str) -> bool:
-    """Whether its variable turns an option off that the command line says nothing of."""
+    """Return whether an option, not given on the command line, is turned off by its variable."""
     source = context.get_parameter_source(option)
     is_given = source is not None and source.name == "COMMANDLINE"
     return not is_given and os.environ.get(_OFF[option], "").strip().lower() in ("true", "1", "yes", "on", "t", "y")
 
 
 def _tell_of_variables(context: Context) -> None:
-    """Which of LibreTranslate's variables are not read: whoever sets one expects something of it."""
+    """List LibreTranslate's variables that are set but have no effect, since users expect one."""
     every = (option.envvar for option in context.command.params)
     read = {*_OFF.values(), *(name for names in every for name in ([names] if isinstance(names, str) else names or ()))}
     if unread := sorted(name for name in os.environ if name.startswith("LT_") and name not in read):

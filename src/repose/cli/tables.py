@@ -1,4 +1,4 @@
-"""Tables that the verbs print on stdout."""
+"""Tables that the commands print on stdout."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,13 +28,15 @@ _COUNTED = (
 
 
 def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
-    """Figures of one evaluation, each with its signature or unit; of translations, with `every`, those under names in
-    tf_, too, which are no translation quality."""
+    """Print the figures of one evaluation, each with its signature or unit.
+
+    `every`: also print the teacher-forced figures (`tf_`), which do not measure translation quality.
+    """
     from repose.runs.arguments import FEW_MEASURED
 
     heads, after = ("score", "value", "unit"), f"{scores['split']}, {scores.get('task', '').replace('_', ' ')}"
     rows: list[tuple[str, str, str] | None]
-    if "figures" in scores:  # of another task than translation
+    if "figures" in scores:  # a task other than translation
         rows = [(name, f"{figure['value']:.4f}", figure["unit"]) for name, figure in scores["figures"].items()]
     else:
         heads, after = (
@@ -93,7 +95,7 @@ def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, st
 
 
 def run_table(folder: Path, result: "RunResult") -> None:
-    """The outcome of a finished run: what was trained, its scores, a few translations, and what to try next."""
+    """Print the outcome of a finished run: what was trained, its scores, a few translations, and what to try next."""
     run = RunFolder(folder)
     experiment, end = run.config().experiment, run.records(may_be_empty=True).end
     why = result.outcome.reason.describe(experiment.training)
@@ -121,16 +123,16 @@ def _how_it_searches(run: RunFolder) -> str:
 
 
 def _search_of(scores: dict[str, Any]) -> str:
-    """The decoding that the model was left with: the one chosen on the validation set, or else the widest beam."""
+    """Return the name of the model's default decoding: the one chosen on the validation set, else the widest beam."""
     from repose.tasks.decoding_choice import DecodingChoice
 
-    names = list(scores["decoded"])  # greedy first
+    names = list(scores["decoded"])  # greedy decoding comes first
     tried = scores.get("decoding_chosen")
     return str(names[0] if tried and DecodingChoice.from_json(tried).best.beam_size == 1 else names[-1])
 
 
 def _show_samples(run: RunFolder, experiment: Experiment, split: str, decoding: str) -> None:
-    """A few sentences of the set that was scored with their translations, and how to translate others."""
+    """Print a few sentences of the scored set with their translations, and how to translate others."""
     from repose.data.language import UNKNOWN
     from repose.tasks.corpus_files import languages_of
     from repose.tasks.corpus_of_run import text_of_run

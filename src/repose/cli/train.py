@@ -1,4 +1,4 @@
-"""The verbs that turn a corpus into a model: `repose train`, `init`, `prepare`, `demo`."""
+"""Commands that turn a corpus into a model: `repose train`, `init`, `prepare`, `demo`."""
 
 import os
 from pathlib import Path
@@ -108,7 +108,7 @@ def train(
 
 
 def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
-    """Raise ConfigError for a setting that has an option of its own and is in --set, too."""
+    """Raise ConfigError for a setting given both by its own option and by --set."""
     set_there = {text.partition("=")[0].strip() for text in overrides}
     for name in (text.partition("=")[0] for text in plain):
         if name in set_there:
@@ -117,7 +117,7 @@ def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
-    """Say that what else is in an experiment file is for other commands."""
+    """Say that the tables [grid] and [search] of an experiment file are for other commands."""
     from repose.config.file import file_layer
 
     name = config or (str(files[0]) if files and files[0].suffix == ".toml" else None)
@@ -129,7 +129,7 @@ def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
 
 
 def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
-    """Train. Leaves with exit code 3 where it was stopped, be it while libraries are loaded."""
+    """Train. Exits with code 3 if stopped, even while libraries are being loaded."""
     try:
         with interruptible():
             from repose.runs.run import run
@@ -143,7 +143,7 @@ def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
         from repose.runs.records import RunStatus
 
         if result.outcome.update and RunFolder(out).records(may_be_empty=True).status is RunStatus.STOPPED:
-            raise typer.Exit(3)  # the training has said so itself
+            raise typer.Exit(3)  # the training has reported it already
         why = result.outcome.reason.describe(experiment.training)
         where = f" after {counted(result.outcome.update, 'update')}" if result.outcome.update else ""
         say(f"stopped{where} ({why}): the same command resumes the run")
@@ -178,7 +178,7 @@ def init(
     for path in experiment.corpus.train:
         check_file(Path(path))
     if experiment.corpus.train and TASK_SETTINGS[experiment.training.task].translates:
-        num_training_pairs(experiment.corpus, at_most=max(RECIPES) + 1)  # what cannot be read has chosen no recipe
+        num_training_pairs(experiment.corpus, at_most=max(RECIPES) + 1)  # raises for a corpus that cannot be read
     folder = Path(os.path.abspath(out)).parent  # noqa: PTH100  # without "..", and no link followed
     text = commented_toml(loaded, folder=folder)
     if out.exists():
