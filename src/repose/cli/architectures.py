@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def presets(
     every: Annotated[bool, Option("--all", help="Show how each differs from Vaswani et al., and its source.")] = False,
 ) -> None:
-    """List the named architectures: what each is for, and its size."""
+    """List the named architectures, with their purpose and size."""
     from rich.text import Text
 
     from repose.config.experiment import TokenizerConfig
@@ -53,7 +53,7 @@ def describe(
     ] = None,
     length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
-    """Show how many parameters, operations and how much memory an architecture or a model takes."""
+    """Show the parameters, operations and memory that an architecture or a model needs."""
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.describe import describe
     from repose.model.presets import PRESETS, PUBLISHED_VOCABULARIES
@@ -98,7 +98,7 @@ def audit(
     overrides: Annotated[list[str] | None, change("a preset's architecture")] = None,
     seed: Annotated[int, Option(help="Random seed of the test inputs.")] = 0,
 ) -> None:
-    """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with 1 if a check fails."""
+    """Test whether a model looks ahead, leaks padding or decodes wrongly. Exits with code 1 if a check fails."""
     from repose.decoding.load import load
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.audit import audit as run_audit

@@ -14,27 +14,25 @@ from repose.system.terminal import counted, say
 
 def backtranslate(
     model: Annotated[
-        Path, Argument(help="A run directory, a model directory or an export to ONNX, from the text's language.")
+        Path, Argument(help="A model that translates from the text's language (run, model directory, export to ONNX).")
     ],
-    text: Annotated[Path, Argument(help="Text in the target language of the model to be, one sentence per line.")],
-    out: Annotated[
-        Path, Option("--out", "-o", help="Name of the pairs to write: OUT.src (translations) and OUT.tgt (the text).")
-    ],
+    text: Annotated[Path, Argument(help="Text in the target language of the model to train, one sentence per line.")],
+    out: Annotated[Path, Option("--out", "-o", help="Pairs to write: OUT.src (translations) and OUT.tgt (the text).")],
     sampling: Annotated[
         float | None,
-        Option(metavar="TEMPERATURE", help="Draw translations at this temperature (1: as likely as the model says)."),
+        Option(metavar="TEMPERATURE", help="Sample translations at this temperature (1: the model's probabilities)."),
     ] = None,
     beam_size: Annotated[
-        int | None, Option("--beam-size", "-b", help="Search with this beam (default: the model's).")
+        int | None, Option("--beam-size", "-b", help="Decode with this beam size (default: the model's).")
     ] = None,
-    seed: Annotated[int, Option(help="Seed of the draws.")] = 0,
+    seed: Annotated[int, Option(help="Random seed of the sampling.")] = 0,
     to: To = None,
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Translate text back into the source language, as more pairs to train on (`repose train --synthetic`)."""
+    """Translate text back into the source language, to get more training pairs (`repose train --synthetic`)."""
     if sampling is not None and beam_size is not None:
         raise ConfigError("--sampling draws and --beam-size searches: give one of them")
     if seed and sampling is None:

@@ -34,12 +34,13 @@ if TYPE_CHECKING:
 EVERY = 10.0
 """Seconds between two lines about progress."""
 
-Out = Annotated[str, Option("--out", "-o", help="Folder of the job (or s3://...): its plan, its parts.")]
-ShardLines = Annotated[int | None, Option(min=1, help="Lines of a shard (default: 20,000).")]
+Out = Annotated[str, Option("--out", "-o", help="Folder (or s3://...) for the job: its plan and its parts.")]
+ShardLines = Annotated[int | None, Option(min=1, help="Lines per shard (default: 20,000).")]
 Workers = Annotated[int | None, Option(min=1, help="Number of processes, or of Ray actors (default: one per core).")]
-On = Annotated[str, Option(help="Where shards are worked on: local, or ray for a Ray cluster (extra `cluster`).")]
+On = Annotated[str, Option(help="Where to work on shards: local, or ray for a Ray cluster (extra `cluster`).")]
 Of = Annotated[
-    str | None, Option("--shard", metavar="I/N", help="Every N-th shard, from the I-th (from 0); for job arrays.")
+    str | None,
+    Option("--shard", metavar="I/N", help="Work on every N-th shard, from the I-th (counted from 0); for job arrays."),
 ]
 
 
@@ -65,30 +66,32 @@ def run(
     model: ModelDir,
     inputs: Annotated[list[str], Argument(help="Text, JSONL or Parquet files; text and JSONL may be .gz or .xz.")],
     out: Out,
-    format: Annotated[str | None, Option(help="text, jsonl or parquet (default: by the files' names).")] = None,
-    field: Annotated[str, Option(help="Of JSONL and Parquet: where the text is.")] = "text",
-    into: Annotated[str, Option(help="Of JSONL and Parquet: where the translation goes.")] = "translation",
+    format: Annotated[str | None, Option(help="text, jsonl or parquet (default: from the files' names).")] = None,
+    field: Annotated[str, Option(help="For JSONL and Parquet: field with the text.")] = "text",
+    into: Annotated[str, Option(help="For JSONL and Parquet: field for the translation.")] = "translation",
     shard_lines: ShardLines = None,
     on: On = "local",
     address: Address = None,
     workers: Workers = None,
     shard: Of = None,
-    merge: Annotated[bool, Option("--merge", help="Put the parts together when all are there.")] = False,
+    merge: Annotated[bool, Option("--merge", help="Merge the parts when all are done.")] = False,
     beam_size: BeamSize = None,
     num_hypotheses: Annotated[
         int, Option("--num-hypotheses", "-n", min=1, help="Hypotheses per line (widens the beam).")
     ] = 1,
     length_penalty: LengthPenalty = None,
     no_repeat_ngram_size: NoRepeat = None,
-    scores: Annotated[bool, Option(help="Log-probabilities, in nats, too.")] = False,
-    pairs: Annotated[bool, Option(help="Of text: the source and a tab before each translation.")] = False,
-    failed: Annotated[str, Option(help="keep or drop lines that are blank, too long or not UTF-8.")] = "keep",
+    scores: Annotated[bool, Option(help="Also write log-probabilities, in nats.")] = False,
+    pairs: Annotated[bool, Option(help="For text: write the source and a tab before each translation.")] = False,
+    failed: Annotated[
+        str, Option(help="keep or drop: what to do with lines that are blank, too long or not UTF-8.")
+    ] = "keep",
     to: To = None,
     device: Device = "cpu",
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Translate files in shards, each written whole or not at all. Run it again to go on."""
+    """Translate files in shards; each shard is written completely or not at all. Run it again to resume."""
     from repose.bulk.jobs import translation_job
     from repose.bulk.plan import make_plan
     from repose.bulk.shards import remove_unpacked
@@ -121,7 +124,7 @@ def run(
 
 @app.command()
 def status(out: Annotated[str, Argument(help="Folder of a job.")]) -> None:
-    """How far a job is, and how long the rest may take, over all who work on it."""
+    """Show a job's progress and an estimate of the time left, over all its workers."""
     from repose.bulk.plan import read_plan
     from repose.bulk.status import status as status_of
     from repose.bulk.storage import Store
@@ -145,8 +148,8 @@ def status(out: Annotated[str, Argument(help="Folder of a job.")]) -> None:
 
 
 @app.command()
-def merge(out: Annotated[str, Argument(help="Folder of a job whose shards are all done.")]) -> None:
-    """Put the parts of a job together, in the order of its inputs."""
+def merge(out: Annotated[str, Argument(help="Folder of a finished job.")]) -> None:
+    """Merge the parts of a finished job, in the order of its inputs."""
     from repose.bulk.plan import read_plan
     from repose.bulk.shards import merge as merge_parts
     from repose.bulk.shards import remove_unpacked

@@ -17,10 +17,10 @@ def cache(
     ] = None,
     clear: Annotated[
         bool,
-        Option("--clear", help="Remove prepared corpora and graphs of models, which are made again when needed."),
+        Option("--clear", help="Remove prepared corpora and model graphs, which are made again when needed."),
     ] = False,
 ) -> None:
-    """List prepared corpora and graphs of models with their sizes, or clear them away; fetched corpora stay."""
+    """List prepared corpora and model graphs with their sizes, or remove them; fetched corpora stay."""
     from repose.data.corpora import prepared_home
     from repose.decoding.graph_cache import graphs_home
     from repose.tasks.cache import graphs, prepared_corpora, remove_graphs, remove_prepared, remove_state

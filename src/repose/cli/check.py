@@ -39,7 +39,7 @@ def check(
     synthetic: Synthetic = None,
     overrides: Overrides = None,
 ) -> None:
-    """Look for what would spoil a model or its scores in a parallel corpus: where it is, and what to do about it."""
+    """Find problems in a parallel corpus that would spoil a model or its scores, and say what to do about them."""
     from rich.text import Text
 
     from repose.config.experiment import TASK_SETTINGS

@@ -28,27 +28,31 @@ PresetName = Annotated[
     Option(
         "--preset",
         "-p",
-        help="Use a named architecture; another than the recipe's has its own dropout (see `repose presets`).",
+        help="Use a named architecture (see `repose presets`). One other than the recipe's sets its own dropout.",
     ),
 ]
 Overrides = Annotated[list[str] | None, change("one setting")]
 Valid = Annotated[
     list[Path] | None,
-    Option("--valid", metavar="SRC TGT", help="Validation pairs, in files as the corpus's (default: some of its own)."),
+    Option(
+        "--valid", metavar="SRC TGT", help="Validation pairs, in files like the corpus's (default: part of the corpus)."
+    ),
 ]
-Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs, likewise.")]
+Test = Annotated[list[Path] | None, Option("--test", metavar="SRC TGT", help="Test pairs (as --valid).")]
 SrcField = Annotated[
     str | None,
-    Option(help="What sources are called in a file of pairs: a column (or its number), a field, a memory's language."),
+    Option(
+        help="Where sources are in a file of pairs: name or number of a column, name of a field, or language in TMX."
+    ),
 ]
-TgtField = Annotated[str | None, Option(help="What targets are called there.")]
+TgtField = Annotated[str | None, Option(help="Where targets are, likewise.")]
 SrcLang = Annotated[
-    str | None, Option(help="Code of the source language, such as pt, or its English name, where names do not say it.")
+    str | None, Option(help="Source language: a code such as pt, or its English name, if file names do not show it.")
 ]
-TgtLang = Annotated[str | None, Option(help="The target language, likewise.")]
+TgtLang = Annotated[str | None, Option(help="Target language, likewise.")]
 Synthetic = Annotated[
     tuple[Path, Path] | None,
-    Option(metavar="SRC TGT", help="More pairs to train on, whose sources `repose backtranslate` wrote."),
+    Option(metavar="SRC TGT", help="More training pairs, whose sources were written by `repose backtranslate`."),
 ]
 
 _EQUALS = ("--valid=", "--test=")

@@ -39,10 +39,10 @@ def translate_file(
     source: Annotated[
         Path, Argument(help="A .txt, .html, .srt, .vtt, .docx, .pptx, .odt, .odp, .ods or .epub file to translate.")
     ],
-    target: Annotated[Path, Argument(help="Where to write the translation, with the same suffix.")],
-    force: Annotated[bool, Option("--force", help="Overwrite what is there.")] = False,
+    target: Annotated[Path, Argument(help="File to write the translation to, with the same suffix.")],
+    force: Annotated[bool, Option("--force", help="Overwrite an existing file.")] = False,
     paragraphs: Annotated[
-        bool, Option(help="For wrapped .txt: each paragraph, up to a blank line, is one line.")
+        bool, Option(help="For wrapped .txt: treat each paragraph, up to a blank line, as one line.")
     ] = False,
     beam_size: BeamSize = None,
     length_penalty: LengthPenalty = None,
@@ -53,7 +53,7 @@ def translate_file(
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Translate a file and keep its form: tags, timings, tables, notes, bold and links stay."""
+    """Translate a file and keep its formatting: tags, timings, tables, notes, bold and links."""
     target = target.resolve() if target.is_symlink() else target
     for path, what in ((source, "translate"), (target, "write")):
         if path.is_dir():

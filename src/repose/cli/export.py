@@ -11,14 +11,16 @@ from repose.system.terminal import say
 
 def export(
     model: Annotated[Path, Argument(metavar="RUN", help="A run directory, a model directory, or hf://owner/name.")],
-    to: Annotated[TargetName, Option(help="onnx, ctranslate2 or web (docs/export.md).")],
+    to: Annotated[TargetName, Option(help="onnx, ctranslate2 or web (see docs/export.md).")],
     out: Annotated[Path, Option("--out", "-o", help="Folder to write.")],
     precision: Annotated[
         PrecisionName, Option(help="fp32, or int8: smaller and faster, but a few translations differ.")
     ] = "fp32",
-    single_file: Annotated[bool, Option("--single-file", help="One file that needs no other, for the web.")] = False,
+    single_file: Annotated[
+        bool, Option("--single-file", help="For the web: write a single self-contained file.")
+    ] = False,
 ) -> None:
-    """Write a trained model as a folder that other tools load."""
+    """Export a trained model to a folder that other tools can load."""
     from repose.exporting.targets import export
 
     made = export(model, to=to, out=out, precision=precision, single_file=single_file)

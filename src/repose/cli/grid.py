@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 def grid(
     file: Annotated[
         str | None,
-        Argument(help="A grid file, or the name of one that ships with repose. Without it, those are listed."),
+        Argument(
+            help="A grid file, or the name of one that ships with repose. Without it, the shipped grids are listed."
+        ),
     ] = None,
-    out: Annotated[Path, Option("--out", "-o", help="Where to make the grid's folder.")] = Path("runs"),
+    out: Annotated[Path, Option("--out", "-o", help="Folder to create the grid's folder in.")] = Path("runs"),
     jobs: Annotated[
         int | None, Option("--jobs", "-j", help="Number of cells that run at once (default: one per core).")
     ] = None,
@@ -47,11 +49,11 @@ def grid(
     seeds: Annotated[str | None, Option(help="Number of seeds, or a list such as 0,5 (default: the file's).")] = None,
     device: TrainingDevice = "auto",
     retry_failed: Annotated[bool, Option(help="Also run cells that failed before.")] = True,
-    on: Annotated[str, Option(help="Where cells run: local, or ray for a Ray cluster (extra `cluster`).")] = "local",
+    on: Annotated[str, Option(help="Where to run cells: local, or ray for a Ray cluster (extra `cluster`).")] = "local",
     address: Address = None,
     gpus_per_cell: Annotated[float, Option(help="GPUs per cell; with 0.5, two cells share one.")] = 0.0,
     retries: Annotated[
-        int | None, Option(help="How often a cell begins again after its machine was lost (Ray only; default: 3).")
+        int | None, Option(help="How often to restart a cell whose machine was lost (Ray only; default: 3).")
     ] = None,
 ) -> None:
     """Train every combination of a grid's architectures, corpora, settings and seeds. Run it again to resume."""

@@ -29,7 +29,7 @@ from repose.system.terminal import counted, quoted, reasons, say
 if TYPE_CHECKING:
     from repose.decoding.stream import StreamCounts
 
-_FIELD = "Field of the {} in files that name theirs, language in TMX (default: the run's)."
+_FIELD = "Field or column of the {}s in a file of pairs, or language in TMX (default: the run's)."
 
 
 def translate(
@@ -58,15 +58,15 @@ def translate(
     device: Device = "cpu",
     paragraphs: Annotated[
         bool,
-        Option(help="For wrapped text: each paragraph, up to a blank line, is one line."),
+        Option(help="For wrapped text: treat each paragraph, up to a blank line, as one line."),
     ] = False,
     workers: Workers = None,
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Translate text line by line, from a file or stdin: one line out for each line in, in order.
+    """Translate a file or stdin line by line, and print one line for each line, in order.
 
-    A line may hold several sentences: they are translated one by one.
+    A line may hold several sentences, which are translated one by one.
     """
     from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.load import load
@@ -187,7 +187,7 @@ def score(
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Print the log-probability (in nats) of each target sentence given its source; nan where a pair cannot be used."""
+    """Print the log-probability (in nats) of each target sentence given its source, or nan if a pair cannot be used."""
     from repose.data.input_warning import warnings_for_pairs
     from repose.data.readers import PairReader, holds_pairs
     from repose.decoding.load import load
@@ -222,8 +222,8 @@ def evaluate(
     split: Annotated[
         str | None,
         Option(
-            help="Which of the run's sets to use: test (the default), valid, or another published one of its corpus, "
-            "such as test_2017_flickr; or a name for the given files (default: the first one's)."
+            help="Which of the run's sets to use: test (the default), valid, or another published set of its corpus, "
+            "such as test_2017_flickr. For given files: their name (default: the first file's)."
         ),
     ] = None,
     beam_size: Annotated[
@@ -237,18 +237,18 @@ def evaluate(
     tokenize: Annotated[
         str | None,
         Option(
-            help="sacreBLEU's tokenizer for the target language (default: 13a; without spaces between words zh for "
-            "Chinese, char for others)."
+            help="sacreBLEU's tokenizer for the target language (default: 13a; for languages written without spaces, "
+            "zh for Chinese and char for others)."
         ),
     ] = None,
     every: Annotated[
-        bool, Option("--all", help="Show teacher-forced figures, too (tf_), which are no translation quality.")
+        bool, Option("--all", help="Also show teacher-forced figures (tf_), which do not measure translation quality.")
     ] = False,
     device: Device = "cpu",
     workers: Workers = None,
     precision: Precision = None,
     engine: Annotated[
-        EngineChoice | None, Option(help="As for repose translate (default: torch, and onnx for an export to ONNX).")
+        EngineChoice | None, Option(help="As for repose translate (default: torch, or onnx for an export to ONNX).")
     ] = None,
 ) -> None:
     """Translate a test set and score the translations."""

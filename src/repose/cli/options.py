@@ -29,24 +29,24 @@ BeamSize = Annotated[
     int | None, Option("--beam-size", "-b", help="Beam size; 1 decodes greedily (default: the model's).")
 ]
 LengthPenalty = Annotated[
-    float | None, Option(help="0: none; higher prefers longer translations (default: the model's).")
+    float | None, Option(help="0 is none; higher values prefer longer translations (default: the model's).")
 ]
 NoRepeat = Annotated[
     int | None,
-    Option(min=0, help="Never repeat this many tokens in a row; 3 stops loops, 0: off (default: the model's)."),
+    Option(min=0, help="Never repeat a sequence of this many tokens; 3 stops loops, 0 is off (default: the model's)."),
 ]
 To = Annotated[
     str | None,
     Option(
         metavar="LANG",
-        help="The tag to read sources with, for a model that has several: of a language, or of a corpus.",
+        help="For a model with several tags (of languages or corpora): the tag to use.",
     ),
 ]
 Ensemble = Annotated[
     list[Path] | None,
     Option(
         metavar="RUN",
-        help="Translate with this model, too, by the mean of their probabilities. Can be repeated.",
+        help="Also use this model, and translate by the mean of the models' probabilities. Can be repeated.",
     ),
 ]
 Device = Annotated[str, Option(help="auto, cpu, cuda, cuda:1 or mps.")]
@@ -60,5 +60,5 @@ Precision = Annotated[
 ]
 Engine = Annotated[
     EngineChoice,
-    Option(help="torch, or onnx: the same on a CPU, but faster; auto takes onnx where `fast` is installed."),
+    Option(help="torch, or onnx: the same on a CPU, but faster; auto uses onnx if the extra `fast` is installed."),
 ]

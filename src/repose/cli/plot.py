@@ -16,7 +16,7 @@ app = typer.Typer(
     no_args_is_help=True, name="plot", help="Plot position tables, attention and learning curves (extra `plot`)."
 )
 
-Out = Annotated[Path, Option("--out", "-o", help="A .png, .svg or .pdf file (without a suffix: the first two).")]
+Out = Annotated[Path, Option("--out", "-o", help="A .png, .svg or .pdf file (without a suffix: both .png and .svg).")]
 Font = Annotated[Path | None, Option(help="Font file for labels in a script that no installed font covers.")]
 
 
@@ -59,7 +59,7 @@ def attention(
     font: Font = None,
     out: Out = Path("attention"),
 ) -> None:
-    """Plot what a model attends to as it translates a sentence, by layer and head, and how spread out it is."""
+    """Plot what a model attends to when translating a sentence, by layer and head, and how spread out attention is."""
     from repose.plots.attention_figure import plot_attention
 
     _show(
@@ -74,7 +74,7 @@ def curves(
     runs: Annotated[list[Path], Argument(help="Run directories.")],
     metric: Annotated[
         str,
-        Option(help="tf_loss, tf_accuracy, any other in metrics.jsonl; bleu, chrf: after training.bleu_every_epochs."),
+        Option(help="tf_loss, tf_accuracy, or another in metrics.jsonl; bleu, chrf: need training.bleu_every_epochs."),
     ] = "tf_loss",
     by: Annotated[
         str | None,
@@ -92,11 +92,13 @@ def curves(
 
 @app.command()
 def share(
-    runs: Annotated[list[Path], Argument(help="Runs without token norm, with it, and with one that looks ahead.")],
+    runs: Annotated[
+        list[Path], Argument(help="Runs without token norm, with it, and with a token norm that looks ahead.")
+    ],
     font: Font = None,
     out: Out = Path("share"),
 ) -> None:
-    """Plot how much of a look-ahead model's gain in validation loss is the look ahead, epoch by epoch."""
+    """Plot how much of a look-ahead model's gain in validation loss comes from looking ahead, epoch by epoch."""
     from repose.report.share import plot_share
 
     _show(plot_share(runs, out, font=font))

@@ -22,7 +22,7 @@ app.callback()(lambda: None)  # makes a group out of a single command
 def learn(
     out: Annotated[Path, Option("--out", "-o", help="File to write the table to, as JSON.")],
     reward: Annotated[
-        str, Option(help="sound, or literal: as the paper prints it; its optimum is a constant table.")
+        str, Option(help="sound, or literal (as the paper prints it; its optimum is a constant table).")
     ] = "sound",
     shape: Annotated[str, Option(help="Number of positions x numbers per position.")] = "8x16",
     steps: Annotated[int, Option(help="Number of tables to try.")] = 80_000,

@@ -15,17 +15,23 @@ def score_corpus(
     model: Annotated[Path, Argument(help="A model that translates the sources into the targets.")],
     files: Annotated[list[str], Argument(help="Two aligned text files, or one TSV, JSONL or Parquet file.")],
     out: bulk.Out,
-    backward: Annotated[Path | None, Option(help="A model of the other direction: two find far more than one.")] = None,
-    keep: Annotated[int | None, Option(min=1, help="Write this many best pairs: DIR/kept.src and kept.tgt.")] = None,
-    threshold: Annotated[float | None, Option(min=0.0, max=1.0, help="Write the pairs of at least this score.")] = None,
-    checks: Annotated[bool, Option(help="Look at lengths, copies, scripts and languages, too.")] = True,
+    backward: Annotated[
+        Path | None, Option(help="A model for the other direction; two find far more than one.")
+    ] = None,
+    keep: Annotated[
+        int | None, Option(min=1, help="Write this many of the best pairs, as kept.src and kept.tgt.")
+    ] = None,
+    threshold: Annotated[
+        float | None, Option(min=0.0, max=1.0, help="Write the pairs that score at least this much.")
+    ] = None,
+    checks: Annotated[bool, Option(help="Also check lengths, copies, scripts and languages.")] = True,
     src_field: Annotated[
-        str, Option(help="What sources are called in JSONL or Parquet, or a TSV column's name or number.")
+        str, Option(help="Field of the sources in JSONL or Parquet, or name or number of a TSV column.")
     ] = "src",
-    tgt_field: Annotated[str, Option(help="What targets are called there.")] = "tgt",
+    tgt_field: Annotated[str, Option(help="Field or column of the targets.")] = "tgt",
     to: To = None,
     backward_to: Annotated[
-        str | None, Option(help="--to of the other model, which may be the same one if it translates both ways.")
+        str | None, Option(help="--to for the backward model, which may be the same model if it translates both ways.")
     ] = None,
     shard_lines: bulk.ShardLines = None,
     on: bulk.On = "local",
@@ -36,7 +42,7 @@ def score_corpus(
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Score the pairs of a corpus by models (dual cross-entropy) and checks, and keep the best. Run again to go on."""
+    """Score the pairs of a corpus with models (dual cross-entropy) and checks, and keep the best. Rerun to resume."""
     if keep is not None and threshold is not None:
         raise ConfigError("--keep and --threshold choose pairs in two ways: give one of them")
     if shard is not None and (keep is not None or threshold is not None):

@@ -13,7 +13,7 @@ from repose.system.terminal import counted, say, show
 
 def search(
     file: Annotated[str, Argument(help="An experiment file with a table \\[search].")],
-    out: Annotated[Path, Option("--out", "-o", help="Where to make the search's folder.")] = Path("runs"),
+    out: Annotated[Path, Option("--out", "-o", help="Folder to create the search's folder in.")] = Path("runs"),
     trials: Annotated[int | None, Option(min=1, help="Number of trials (default: the file's).")] = None,
     jobs: Annotated[
         int | None, Option("--jobs", "-j", help="Number of trials that run at once (default: one per core).")
@@ -22,7 +22,7 @@ def search(
     overrides: Annotated[list[str] | None, change("a setting of all trials")] = None,
     device: TrainingDevice = "auto",
 ) -> None:
-    """Find good settings by short trainings, of which the best go on (extra `search`). Run it again to resume."""
+    """Find good settings with short trainings; only the best continue (extra `search`). Run it again to resume."""
     from repose.grids.local import check_request, num_devices, share
     from repose.search import result
     from repose.search.file import read_search

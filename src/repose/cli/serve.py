@@ -21,58 +21,59 @@ Runs = Annotated[
 ]
 Languages = Annotated[
     list[str] | None,
-    Option(metavar="SRC:TGT", help="Languages of a model that does not say them, pt:en. Can be repeated."),
+    Option(metavar="SRC:TGT", help="Languages of a model that does not state them, such as pt:en. Can be repeated."),
 ]
 
 # Address
 Host = Annotated[str, Option(envvar="LT_HOST", help="Address to listen on; 0.0.0.0 lets others in.")]
-Port = Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="0 takes any that is free.")]
-UrlPrefix = Annotated[str, Option(envvar="LT_URL_PREFIX", help="Path that all others are below, as /translator.")]
+Port = Annotated[int, Option(min=0, max=65535, envvar="LT_PORT", help="Port to listen on; 0 chooses a free one.")]
+UrlPrefix = Annotated[str, Option(envvar="LT_URL_PREFIX", help="Prefix of all paths, such as /translator.")]
 TrustForwardedFor = Annotated[
-    bool, Option("--trust-forwarded-for", help="Behind a proxy: take addresses from X-Forwarded-For.")
+    bool, Option("--trust-forwarded-for", help="Behind a proxy: take clients' addresses from X-Forwarded-For.")
 ]
 
 # Decoding and batching
 BeamSize = Annotated[
-    int | None, Option("--beam-size", "-b", min=1, max=64, help="1 decodes greedily (default: the model's).")
+    int | None, Option("--beam-size", "-b", min=1, max=64, help="Beam size; 1 decodes greedily (default: the model's).")
 ]
-MaxWaitMs = Annotated[float, Option(min=0, max=1000, help="Longest wait to fill a batch under load.")]
+MaxWaitMs = Annotated[float, Option(min=0, max=1000, help="Longest wait, in milliseconds, to fill a batch under load.")]
 
 # Limits
-CharLimit = Annotated[int, Option(envvar="LT_CHAR_LIMIT", help="Characters of a text; -1: any.")]
-BatchLimit = Annotated[int, Option(envvar="LT_BATCH_LIMIT", help="Texts of a request; -1: any.")]
+CharLimit = Annotated[int, Option(envvar="LT_CHAR_LIMIT", help="Maximum number of characters in a text; -1: no limit.")]
+BatchLimit = Annotated[int, Option(envvar="LT_BATCH_LIMIT", help="Maximum number of texts in a request; -1: no limit.")]
 ReqLimit = Annotated[
     int | None,
     Option(
         envvar="LT_REQ_LIMIT",
-        help="Requests a minute of an address or key; -1: any (default: any on 127.0.0.1, else 300).",
+        help="Maximum requests per minute per address or key; -1: no limit (default: none on 127.0.0.1, else 300).",
     ),
 ]
-HourlyReqLimit = Annotated[int, Option(envvar="LT_HOURLY_REQ_LIMIT", help="Likewise an hour.")]
-DailyReqLimit = Annotated[int, Option(envvar="LT_DAILY_REQ_LIMIT", help="Likewise a day.")]
+HourlyReqLimit = Annotated[int, Option(envvar="LT_HOURLY_REQ_LIMIT", help="Maximum requests per hour; -1: no limit.")]
+DailyReqLimit = Annotated[int, Option(envvar="LT_DAILY_REQ_LIMIT", help="Maximum requests per day; -1: no limit.")]
 AlternativesLimit = Annotated[
-    int, Option(envvar="LT_ALTERNATIVES_LIMIT", help="Further translations of a text; -1: any.")
+    int,
+    Option(envvar="LT_ALTERNATIVES_LIMIT", help="Maximum number of alternative translations of a text; -1: no limit."),
 ]
-Timeout = Annotated[float, Option(help="Seconds for a request.")]
-MaxBody = Annotated[int, Option(help="Bytes of a request.")]
-DrainSeconds = Annotated[float, Option(min=0, help="Time for requests in hand after SIGTERM.")]
+Timeout = Annotated[float, Option(help="Maximum seconds for a request.")]
+MaxBody = Annotated[int, Option(help="Maximum bytes in a request.")]
+DrainSeconds = Annotated[float, Option(min=0, help="Maximum seconds to finish open requests after SIGTERM.")]
 
 # Access
-ApiKeys = Annotated[Path | None, Option(help="File with an API key per line.")]
+ApiKeys = Annotated[Path | None, Option(help="File with one API key per line.")]
 KeyRequired = Annotated[bool, Option("--key-required", help="Refuse requests without a key.")]
 KeyUrl = Annotated[
-    str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key, told to those without.")
+    str | None, Option(envvar="LT_GET_API_KEY_LINK", help="Where people get a key; shown to those without one.")
 ]
 
 # Other features
-Files = Annotated[bool, Option(help="Translate files, too.")]
-Page = Annotated[bool, Option(help="Have a page at /.")]
+Files = Annotated[bool, Option(help="Also translate files.")]
+Page = Annotated[bool, Option(help="Serve a page at /.")]
 Suggestions = Annotated[Path | None, Option(help="File to append suggested translations to.")]
-Metrics = Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Have /metrics for Prometheus.")]
+Metrics = Annotated[bool, Option("--metrics", envvar="LT_METRICS", help="Serve /metrics for Prometheus.")]
 MetricsToken = Annotated[
-    str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="What /metrics asks for.")
+    str | None, Option(envvar=["REPOSE_METRICS_TOKEN", "LT_METRICS_AUTH_TOKEN"], help="Token that /metrics asks for.")
 ]
-Quiet = Annotated[bool, Option("--quiet", help="Write no log (on a terminal: not even of errors).")]
+Quiet = Annotated[bool, Option("--quiet", help="Write no log (on a terminal: not even errors).")]
 
 _OFF = {"files": "LT_DISABLE_FILES_TRANSLATION", "page": "LT_DISABLE_WEB_UI"}
 """Maps options that are on by default to LibreTranslate's variables that turn them off."""
@@ -111,10 +112,10 @@ def serve(
     drain_seconds: DrainSeconds = ServeSettings.drain_seconds,
     quiet: Quiet = False,
 ) -> None:
-    """Serve models over HTTP, with LibreTranslate's API and a page to translate on.
+    """Serve models over HTTP, with LibreTranslate's API and a web page.
 
-    SIGTERM ends it once requests in hand are answered, at the latest after --drain-seconds. SIGHUP reads models and API
-    keys again while it serves.
+    SIGTERM stops the server when open requests are answered, after --drain-seconds at the latest. SIGHUP reloads models
+    and API keys while it serves.
     """
     if os.getpid() == 1:  # in a container, where process 1 ignores signals without a handler
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from repose.runs.run import RunResult
 
 Epochs = Annotated[
-    int | None, Option(help="Passes over the corpus, at most (default: the recipe's). Cannot be changed later.")
+    int | None, Option(help="Maximum passes over the corpus (default: the recipe's). Cannot be changed later.")
 ]
-Minutes = Annotated[float | None, Option(help="Minutes of training, at most. Cannot be changed later.")]
+Minutes = Annotated[float | None, Option(help="Maximum minutes of training. Cannot be changed later.")]
 
 
 def train(
@@ -56,7 +56,7 @@ def train(
     overrides: Overrides = None,
     start: Annotated[
         Path | None,
-        Option("--from", metavar="RUN", help="Go on from this trained model (on its own corpus if you name no other)."),
+        Option("--from", metavar="RUN", help="Start from this trained model (on its own corpus if you name no other)."),
     ] = None,
     synthetic: Synthetic = None,
     print_config: Annotated[
@@ -202,7 +202,7 @@ def prepare(
     out: Annotated[Path | None, Option("--out", "-o", help="Folder to write (default: in the cache).")] = None,
     workers: Annotated[int | None, Option(help="Number of tokenising threads (default: one per core).")] = None,
 ) -> None:
-    """Read, split and tokenise a corpus, as `train` does first, and say what was dropped."""
+    """Read, split and tokenise a corpus, as `repose train` does first, and report what was dropped."""
     from repose.runs.arguments import loaded_experiment
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
