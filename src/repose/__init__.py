@@ -7,7 +7,7 @@
     translator = repose.load("runs/mine")
     translator.translate(["Um homem lê o jornal."])[0].text
 
-Importing this loads no torch: that happens when a name below is first used.
+Importing `repose` does not load torch; using one of the names below does.
 """
 
 import importlib
@@ -127,7 +127,7 @@ _HOMES = {
 }
 
 
-if not TYPE_CHECKING:  # type checkers know the names above, and no others
+if not TYPE_CHECKING:  # so that type checkers reject names that are not imported above
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:

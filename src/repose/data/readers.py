@@ -1,7 +1,8 @@
-"""Sentence pairs from files: two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files.
+"""Read sentence pairs from files: two aligned text files, one TSV or CSV file, or JSONL, Parquet or TMX files.
 
-Text is passed on as it is, untrimmed, in constant memory. What cannot be a sentence pair is dropped and counted by
-reason; what shows that a file is not what it should be (misaligned, damaged, another encoding) is a `DataError`.
+Text is returned unchanged, not even trimmed; memory is constant. Lines or records that cannot be a sentence pair are
+dropped, and counted by reason. Signs that a whole file is wrong (misaligned, damaged, another encoding) raise
+`DataError`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,10 +22,10 @@ from repose.system.terminal import counted, quoted, reasons
 
 
 class UnequalLinesError(DataError):
-    """Two aligned files that cannot be so, since one has more lines than the other."""
+    """Two files that should be aligned have different numbers of lines."""
 
 
-_ENDED = "\n"  # no line
+_ENDED = "\n"  # stands for the end of the shorter file
 _SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -39,21 +40,24 @@ _OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar
 
 
 class PairReader:
-    """The pairs (source, target) of two aligned text files, of one TSV or CSV file, or of any number of JSONL, Parquet
-    or TMX files one after the other, by extension.
+    """Iterate over the pairs (source, target) of a corpus, as often as needed.
 
-    Iterable any number of times; each pass reads the files anew, and sets `counts`. All but Parquet may be packed
-    (.gz, .xz). `src_field` and `tgt_field` are the names in JSONL, Parquet (see `flat`) and a TSV or CSV file whose
-    first line names its columns; without such a line it has two columns, source and target. Lines with more or fewer
-    are left out; a first line with more is refused. TSV has no quoting; the cells of CSV stand between commas,
-    semicolons or tabs, as the first lines show. Columns and fields that are called by the `languages` are found by
-    these, in any order (`sides_by_language`).
-    In TMX, the fields are languages, such as "pt" and "en"; with their usual names, the languages are `languages`, or
-    where these are not stated, those of the first file's first units.
+    The corpus is two aligned text files, one TSV or CSV file, or any number of JSONL, Parquet or TMX files, which are
+    read one after the other. The kind is that of the file extension.
 
-    Raises `DataError` at once for files that are missing or of an unknown kind, and while reading, at the place, for
-    what is wrong inside, `UnequalLinesError` at the end of two files with different numbers of lines. Raises
-    `ConfigError` for two fields of one name, and for Parquet without its extra.
+    Each pass reads the files again and sets `counts`. All files but Parquet may be compressed (.gz, .xz).
+
+    `src_field`, `tgt_field`: names of the fields in JSONL and Parquet (see `flat`), or of the columns in a TSV or CSV
+    file whose first line names them. Without such a line, the file has two columns, source and target. Lines with more
+    or fewer columns are left out; if the first line has more, the file is refused. TSV has no quoting. Cells of CSV are
+    separated by commas, semicolons or tabs, judged by the first lines. Columns and fields named after the `languages`
+    are found by these names, in any order (`sides_by_language`).
+    In TMX, the fields are languages, such as "pt" and "en". With the default field names, the languages are
+    `languages`; if these are unknown, they are those of the first file's first units.
+
+    Raises `DataError` at once for missing files and unknown kinds of files, and while reading, with the place, for
+    errors inside a file. Raises `UnequalLinesError` at the end of two files with different numbers of lines. Raises
+    `ConfigError` if both fields have the same name, and for Parquet if its extra is missing.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class PairReader:
     ) -> None:
         self.files = tuple(files)
         self.counts = Counts()
-        """What the latest pass over the files counted."""
+        """Counts of the latest pass over the files."""
         self._fields, self._languages = (src_field, tgt_field), languages
         for path in filter(Path.is_dir, self.files):
             check_file(path)
@@ -85,12 +89,12 @@ class PairReader:
 
     @property
     def places(self) -> str:
-        """What pairs are called where they are no lines: "row" or "unit"; else ""."""
+        """The word for one pair in the file, "row" or "unit"; "" if each pair is a line."""
         return {"csv": "row", "parquet": "row", "tmx": "unit"}.get(self._format, "")
 
     @property
     def sides(self) -> Pair:
-        """Says where source and target stand, for people: files, or columns or fields of one. Raises DataError."""
+        """Where source and target are, as text for people: files, or columns or fields of a file. Raises DataError."""
         of, more = self.files[0].name, len(self.files) - 1
         match self._format:
             case "text":
@@ -107,12 +111,15 @@ class PairReader:
 
     @property
     def columns(self) -> Pair:
-        """What source and target are called in the first line of a TSV or CSV file, or else their numbers; in the
-        first record of a JSONL or Parquet file; of other files, what they are called. Raises DataError."""
+        """Names of the source and target columns. Raises DataError.
+
+        For TSV and CSV: the names in the first line, or else the columns' numbers. For JSONL and Parquet: the names in
+        the first record. For other files: the given field names.
+        """
         if self._format in ("text", "tmx"):
             return self._fields
         counts = Counts()
-        # On to the first record that says so, since blank lines may stand before it.
+        # Read up to the first record that names its fields, since blank lines may precede it.
         next((row for row in self._rows(counts) if counts.columns), None)
         return counts.columns or self._fields
 
@@ -123,7 +130,7 @@ class PairReader:
         self.refuse_useless()
 
     def refuse_useless(self) -> None:
-        """Raises DataError where the latest pass found no pair that can be used."""
+        """Raise DataError if the latest pass found no usable pair."""
         if self.counts.kept == 0:
             names = " and ".join(str(path) for path in self.files)
             only = f"the only pair in {names} cannot"
@@ -131,7 +138,7 @@ class PairReader:
             raise DataError(f"{what} be used ({reasons(self.counts.dropped)}): check the files")
 
     def rows(self) -> Iterator[Row]:
-        """Every line or record: its pair, or the reason why it cannot be used. One pass counts."""
+        """Yield, for each line or record, its pair or the reason why it cannot be used. Sets `counts`."""
         self.counts = Counts()
         for row in self._rows(self.counts):
             usable = row if isinstance(row, str) else _usable(*row)
@@ -165,22 +172,22 @@ class PairReader:
 
 
 def holds_pairs(path: Path) -> bool:
-    """Whether one such file is a corpus, by its name: TSV, CSV, JSONL, Parquet or TMX."""
+    """Return whether a file, by its name, holds both sides of the pairs: TSV, CSV, JSONL, Parquet or TMX."""
     return kind_of(path) != "text"
 
 
 def kind_of(path: PurePath) -> str:
-    """The kind of a file, by its name: text, tsv, csv, jsonl, parquet or tmx."""
+    """Return a file's kind, by its name: text, tsv, csv, jsonl, parquet or tmx."""
     return _SUFFIXES.get(unpacked(path).suffix.lower(), "text")
 
 
 def may_follow(first: PurePath, other: PurePath) -> bool:
-    """Whether a corpus that begins with one file of pairs may go on in another, by their names."""
+    """Return whether a corpus that starts with one file of pairs can continue in another, by their names."""
     return kind_of(first) == kind_of(other) and kind_of(first) in _ONE_AFTER_THE_OTHER
 
 
 def refuse_packed(files: Iterable[str | Path]) -> None:
-    """Raises DataError for files that are packed in a way that nothing here unpacks, by their names."""
+    """Raise DataError for files with an unsupported compression, by their names."""
     for name in files:
         path = PurePath(name)
         inner = unpacked(path)
@@ -191,7 +198,7 @@ def refuse_packed(files: Iterable[str | Path]) -> None:
 
 
 def unpacked(path: PurePath) -> PurePath:
-    """The name that a file has without the ending of its packing."""
+    """Return a file's name without the suffix of its compression."""
     return path.with_suffix("") if path.suffix.lower() in PACKED else path
 
 
@@ -200,9 +207,9 @@ _MARKED_UP = (
     *(".srt", ".vtt", ".ass", ".sbv", ".json", ".po", ".pot", ".xlf", ".xliff"),
     *(".xml", ".html", ".htm", ".sgm", ".sgml", ".yml", ".yaml", ".resx", ".strings"),
 )
-"""Endings of files whose lines are no sentences."""
+"""Suffixes of files whose lines are not sentences."""
 _ONE_AFTER_THE_OTHER = ("jsonl", "parquet", "tmx")
-"""Kinds of which a corpus may have several files; two TSV or CSV files are taken for aligned ones."""
+"""Kinds of which a corpus can have several files. Two TSV or CSV files would be mistaken for aligned text files."""
 
 
 def _format(files: Sequence[Path]) -> str:
@@ -241,7 +248,7 @@ def _format(files: Sequence[Path]) -> str:
 
 
 def _other_name(path: Path) -> str:
-    """What to do about a file that is alone, where its name or its first line shows what it is."""
+    """Return advice on a file given alone, if its name or first line shows what it is; else ""."""
     if path.suffix.lower() in _OFFICE:
         return f"; {AS_TEXT}"
     with suppress(DataError):
@@ -260,7 +267,7 @@ def _usable(src: str, tgt: str) -> Row:
         return TOO_LONG
     if "\0" in src or "\0" in tgt:
         return "NUL character"
-    if "\n" in src or "\n" in tgt:  # in CSV, JSONL and Parquet; hypotheses and references are files of lines
+    if "\n" in src or "\n" in tgt:  # in CSV, JSONL and Parquet; hypotheses and references are written one per line
         return "line break inside"
     match not src or src.isspace(), not tgt or tgt.isspace():
         case True, True:
@@ -276,7 +283,7 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
     readers = LineReader(src_file, MAX_BYTES), LineReader(tgt_file, MAX_BYTES)
     rest_is_empty = True
     for src, tgt in zip_longest(*readers, fillvalue=_ENDED):
-        # When one file has ended the rest of the other is read only to be counted.
+        # After one file has ended, the rest of the other is only counted.
         if src is not _ENDED and tgt is not _ENDED:
             yield TOO_LONG if src is None or tgt is None else (src, tgt)
         else:
@@ -295,8 +302,8 @@ def _aligned(src_file: Path, tgt_file: Path, counts: Counts) -> Iterator[Row]:
 
 
 def languages_of_files(files: Sequence[Path], fields: Pair, stated: Pair = (UNKNOWN, UNKNOWN)) -> Pair:
-    """Source and target language as names say, of files or fields (`languages_in_names`), or else what files of pairs
-    say themselves; "und" where nothing does. `stated` are those by which the sides are found."""
+    """Return the source and target language from the names of files or fields (`languages_in_names`), or else from
+    inside files of pairs; "und" if unknown. `stated`: known languages, by which the sides are found."""
     named = languages_in_names(files, fields)
     if UNKNOWN not in named or not files or kind_of(files[0]) == "text":
         return named
@@ -305,15 +312,17 @@ def languages_of_files(files: Sequence[Path], fields: Pair, stated: Pair = (UNKN
             src, tgt = languages_of_memory(files[0], _named_languages(fields, stated))
             return (src, tgt) if base_code(src) == base_code(tgt) else (base_code(src), base_code(tgt))
         columns = PairReader(files, src_field=fields[0], tgt_field=fields[1], languages=stated).columns
-    except (ConfigError, DataError):  # as reading the file will say
+    except (ConfigError, DataError):  # reading the file will report it
         return named
-    src, tgt = (name.strip().strip('"').strip() for name in columns)  # as spreadsheets write them
+    src, tgt = (name.strip().strip('"').strip() for name in columns)  # spreadsheets may add quotes and spaces
     return languages_in_names((), (src, tgt))
 
 
 def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
-    """Those of a TMX file's sides: as its fields say, where they do not name columns of another kind of file, or else
-    the languages."""
+    """Return the languages of a TMX file's two sides; None for an unknown one.
+
+    A field gives the language, unless it seems to name a column of another kind of file; then `languages` does.
+    """
 
     def named(field: str, usual: str, language: str) -> str | None:
         if field != usual and (is_language(field) or language == UNKNOWN):
@@ -324,13 +333,13 @@ def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
 
 
 class TextPairs:
-    """The pairs of a split in a text folder, read anew at each iteration."""
+    """Iterate over the pairs of a split in a text folder; each iteration reads the files again."""
 
     def __init__(self, folder: Path, split: str) -> None:
         self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
 
     def __iter__(self) -> Iterator[Pair]:
-        # With another newline, a carriage return inside a sentence would be read as its end.
+        # With another `newline`, a carriage return inside a sentence would end it.
         try:
             with ExitStack() as stack:
                 src, tgt = (stack.enter_context(path.open(encoding="utf-8", newline="\n")) for path in self.paths)
@@ -342,7 +351,7 @@ class TextPairs:
 
 
 def write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
-    """Writes `<split>.src` and `<split>.tgt`; no sentence may hold a line feed. Raises WriteError."""
+    """Write `<split>.src` and `<split>.tgt`. Sentences must not contain line feeds. Raises WriteError."""
     with ExitStack() as stack:
         paths = [stack.enter_context(replacing_file(path)) for path in TextPairs(folder, split).paths]
         src, tgt = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)

@@ -1,4 +1,4 @@
-"""Sentence pairs of records: JSONL and Parquet, whose fields may lie in records inside."""
+"""Read sentence pairs from records: JSONL and Parquet, whose fields may be nested."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,9 +16,12 @@ _ROWS_PER_BATCH = 4096
 
 
 def sides_by_language(names: Iterable[str], fields: Pair, languages: Pair) -> Pair:
-    """What source and target are called in records that have fields of these names: as `fields` says, unless these are
-    the usual ones and there are none such. Then they are called by their languages, such as "translation.pt" and
-    "translation.en"; where one language is not stated, by the other one and the only field beside it."""
+    """Return the names of the source and target fields among the `names` of a record's fields.
+
+    These are `fields`, unless `fields` are the defaults and the record has neither. Then they are the fields named
+    after the languages, such as "translation.pt" and "translation.en". If one language is unknown, its field is the
+    only one beside the other language's. If that is not clear, they are `fields`.
+    """
     if fields != FIELDS or any(name in names for name in FIELDS):
         return fields
     sides = [pair for of in _by_record(names) if (pair := _pair_of(of, languages))]
@@ -26,7 +29,7 @@ def sides_by_language(names: Iterable[str], fields: Pair, languages: Pair) -> Pa
 
 
 def _by_record(names: Iterable[str]) -> list[dict[str, str]]:
-    """The names at the top of a record, and those in each record in it, with what might be their language."""
+    """Group field names by their record, outer or nested. Maps each name to a possible language code."""
     found: dict[str, dict[str, str]] = {}
     for name in names:
         record, _, last = name.rpartition(".")
@@ -35,7 +38,7 @@ def _by_record(names: Iterable[str]) -> list[dict[str, str]]:
 
 
 def _pair_of(of: Mapping[str, str], languages: Pair) -> Pair | None:
-    """The names of source and target among those of one record."""
+    """Return the names of source and target among the fields of one record; None if unclear."""
 
     def called(language: str) -> list[str]:
         exact = [name for name, code in of.items() if _plain(code) == _plain(language)]
@@ -58,8 +61,10 @@ def _plain(code: str) -> str:
 
 
 def jsonl_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """The pairs of a file with one JSON object per line; the first that has both sides says what they are called.
-    Raises DataError; where no line is an object with both sides, at the end."""
+    """Yield the pairs of a file with one JSON object per line. The first object with both sides decides their names.
+
+    Raises DataError, at the end if no line is an object with both sides.
+    """
     reader = LineReader(path, _RECORD_BYTES)
     is_first, wrong = True, ""  # what is wrong with the first line, until a record says what the sides are called
     faults: dict[str, int] = {}
@@ -97,7 +102,7 @@ def _object(text: str) -> dict[str, Any] | str:
 
 
 def _sides_of(record: Mapping[str, Any], fields: Pair, place: str, is_first: bool) -> Row:
-    """A record's two fields. What the first one lacks may have another name; a later one is odd itself."""
+    """Return a record's two sides. Raises DataError, whose advice differs for the first record and later ones."""
     alone = "" if is_first else ", unlike in the records before: mend or delete this one"
     nothing = {name: None for name in fields if record.get(name.partition(".")[0], "") is None}  # in a null record
     record = record if all(name in record for name in fields) else nothing | flat(record)
@@ -118,7 +123,7 @@ def _sides_of(record: Mapping[str, Any], fields: Pair, place: str, is_first: boo
 
 
 def flat(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a record, and those of the records in it, by their names with a dot between: "translation.pt"."""
+    """Flatten a record: fields of nested records get names with a dot, such as "translation.pt"."""
     inner = {
         f"{outer}.{name}": value for outer, of in record.items() if isinstance(of, dict) for name, value in of.items()
     }
@@ -126,12 +131,12 @@ def flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat_schema(schema: Any) -> Any:
-    """An Arrow schema with the fields of its structs beside the others, under the names that `flat` gives."""
+    """Flatten the structs of an Arrow schema, with the same names as `flat`."""
     return schema.empty_table().flatten().schema
 
 
 def values_of(batch: Any, name: str) -> list[Any]:
-    """A field's values in the rows of an Arrow batch; None where it, or the record that it is in, is null."""
+    """Return a field's values in an Arrow batch; None where the field, or the record around it, is null."""
     import pyarrow as pa
 
     values: list[Any] = pa.Table.from_batches([batch]).flatten().column(name).to_pylist()
@@ -139,17 +144,17 @@ def values_of(batch: Any, name: str) -> list[Any]:
 
 
 def _naming(names: Iterable[str]) -> str:
-    """What to do about a field that is not there: name those that are called by languages, or any."""
+    """Return advice on a missing field: name the two fields named after languages, if there are any."""
     called = [[name for name, code in of.items() if names_language(code)] for of in _by_record(names)]
     match [sides for sides in called if len(sides) > 1]:
         case [[src, tgt]]:
             return f": {NAME_BOTH}, such as {src} and {tgt}"
         case _:
-            return ""  # as usual
+            return ""  # the default advice
 
 
 def parquet_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> Iterator[Row]:
-    """The pairs of two columns of text. Raises DataError."""
+    """Yield the pairs of two text columns of a Parquet file. Raises DataError."""
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
@@ -173,7 +178,7 @@ def parquet_pairs(path: Path, fields: Pair, languages: Pair, counts: Counts) -> 
 
 
 def is_text(kind: Any) -> bool:
-    """Whether a column of this Arrow type holds text."""
+    """Return whether an Arrow type is text."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -181,5 +186,5 @@ def is_text(kind: Any) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in short."""
+    """Return the first line of an error's message, shortened; or its type if it has none."""
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a Python program calls to train and to measure; the commands of the same names do the same."""
+"""Train and evaluate from Python, like the commands of the same names."""
 
 import os
 import signal
@@ -49,26 +49,26 @@ def train(
     say: Say = say,
     stop: threading.Event | None = None,
 ) -> RunResult:
-    """Trains a model on a parallel corpus and evaluates it, as `repose train` does; called again, it goes on.
+    """Train a model on a parallel corpus and evaluate it, as `repose train` does. Call it again to resume.
 
-    `corpus`: two aligned files or files of pairs; None with a `config` that names its own; or a whole experiment,
-    beside which no setting is given. `settings`: by name, such as {"training.epochs": 5}, or in tables, as in an
-    experiment file (`repose init` writes one with all of them); {"training.max_hours": 0.5} is `--minutes 30`, and
-    {"architecture": a} takes an `Architecture`. `start`: a trained model to go on from (`--from`). `workers`:
-    processes, by default one per core or GPU.
+    `corpus`: two aligned files, or files of pairs; None with a `config` that names its corpus; or a whole Experiment,
+    which allows no other settings. `settings`: by name, such as {"training.epochs": 5}, or in tables, as in an
+    experiment file (`repose init` writes one with all settings). {"training.max_hours": 0.5} is `--minutes 30`, and
+    {"architecture": a} takes an `Architecture`. `start`: a trained model to start from (`--from`). `workers`: number
+    of processes, by default one per core or GPU.
 
-    `say` takes the sentences that tell what happens, one by one, and those of `progress`: "lines" (figures and example
-    translations as it goes on), "live" (a bar on a terminal, which `say` does not take), "auto" (one of the two) or
-    "none".
+    `say` is called with each sentence about what happens. `progress` is "lines" (figures and example translations
+    during training, passed to `say`), "live" (a progress bar on the terminal, not passed to `say`), "auto" (one of the
+    two) or "none".
 
-    Meanwhile, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the training, which saves its state; then they are raised again,
-    so that Ctrl-C ends the caller's loop, too, as KeyboardInterrupt. Python hears signals in the main thread alone:
-    elsewhere, set the event `stop`. It is looked at after each update (on a GPU, after every tenth), but not while the
-    corpus is prepared or the model scored. That, and `stop_after` so many updates, return with `outcome.status`
-    "stopped" and without scores.
+    During the call, SIGINT, SIGTERM, SIGHUP and SIGUSR1 stop the training, which saves its state. The signal is then
+    raised again, so that Ctrl-C also ends the caller's loop, as KeyboardInterrupt. Python receives signals in the main
+    thread only; in other threads, set the event `stop`. It is checked after each update (on a GPU, after every tenth),
+    but not while the corpus is prepared or the model is scored. After `stop`, or after `stop_after` updates, the
+    function returns with `outcome.status` "stopped" and without scores.
 
-    Raises ConfigError for settings that cannot be used and where `out` holds something other than a run, DataError for
-    files, and CheckpointError where `out` holds another run.
+    Raises ConfigError for invalid settings, and if `out` holds something other than a run. Raises DataError for files,
+    and CheckpointError if `out` holds another run.
     """
     folder = checked_path("out", out)
     if not callable(say) or not (stop is None or hasattr(stop, "is_set")):
@@ -125,16 +125,16 @@ def evaluate(
     engine: EngineChoice | None = None,
     say: Say = say,
 ) -> dict[str, Any]:
-    """Translates a test set and scores the translations, as `repose evaluate` does.
+    """Translate a test set and score the translations, as `repose evaluate` does.
 
-    `model`: a run or model directory, or an export to ONNX; of several, the first with the others as an ensemble, as
-    for `repose.load`. `files`: source and reference, or files of pairs; without them, a set of the run's own corpus:
-    `split` is test, valid, or another published one; by default the one that the training scored. For files, `split` is
-    what they are called. `beam_sizes`: 1 is greedy search; by default, 1 and the model's own. `out`: a folder for
+    `model`: a run or model directory, or an export to ONNX; several are an ensemble, as for `repose.load`.
+    `files`: source and reference, or files of pairs; by default a set of the run's own corpus.
+    `split`: that set: test, valid, or another published one; by default the one scored after training. With `files`,
+    the name of their scores. `beam_sizes`: 1 decodes greedily; by default 1 and the model's own. `out`: a folder for
     scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
-    Returns what scores.test.json holds: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
-    "greedy"; beside it teacher-forced figures, which are no translation quality. Raises ConfigError, DataError and
+    Returns the contents of scores.test.json: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
+    "greedy"; and teacher-forced figures, which do not measure translation quality. Raises ConfigError, DataError and
     CheckpointError.
     """
     models = list(model) if isinstance(model, Sequence) and not isinstance(model, str) else [model]
@@ -174,7 +174,7 @@ def evaluate(
 
 
 def _with_absolute_paths(experiment: Experiment) -> Experiment:
-    """Files are looked for here, wherever it goes on from later."""
+    """Make paths absolute, so that the run can be resumed from another folder."""
     here, also = Path.cwd(), experiment.corpus.also
     sections: dict[str, Any] = {name: {} for name in SECTIONS}
     for section, field in (name.split(".") for name in PATHS):
@@ -187,7 +187,7 @@ def _with_absolute_paths(experiment: Experiment) -> Experiment:
 
 
 def _overrides(settings: Mapping[str, Any], valid: Files | None, test: Files | None) -> list[str]:
-    """Settings as the command line has them."""
+    """Return settings in the form that the command line takes. Raises ConfigError for contradictions."""
     named = _by_name(settings)
     for name, files in (("corpus.valid", valid), ("corpus.test", test)):
         if files is not None and name in named:
@@ -205,7 +205,7 @@ def _as_toml(name: str, value: Any) -> str:
 
 
 def _paths(files: Files) -> list[Path]:
-    """Raises ConfigError for sentences and tables in the place of files, and for none at all."""
+    """Return the files as paths. Raises ConfigError for sentences or tables instead of files, and for an empty list."""
     is_one = isinstance(files, str | os.PathLike | Mapping) or hasattr(files, "columns")
     given: list[Any] = [files] if is_one or not isinstance(files, Iterable) else list(files)
     if wrong := [one for one in given if not isinstance(one, str | os.PathLike)]:
@@ -219,7 +219,7 @@ def _paths(files: Files) -> list[Path]:
 
 
 def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by "section.field", those in tables too. Raises ConfigError for one that is in both."""
+    """Return settings by "section.field", including those in tables. Raises ConfigError for one given twice."""
     if not isinstance(settings, Mapping):
         raise ConfigError(f"settings are by name, as in {{'training.epochs': 5}}, not {settings!r:.60}")
     named: dict[str, Any] = {}
@@ -234,7 +234,7 @@ def _by_name(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A setting's value as TOML has it: paths as text, numpy's numbers as numbers."""
+    """Convert a setting's value to types that TOML has: paths to text, numpy's numbers to numbers."""
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     if isinstance(value, Mapping):
@@ -245,8 +245,8 @@ def _plain(value: Any) -> Any:
 
 
 def _check_spares_run(out: Path, model: Path, split: str, options: EvaluationOptions, *, of_files: bool) -> None:
-    """Refuse to put figures of other files or of another model where a run keeps those of its own, or those of other
-    decodings in the place of the ones that a finished run is judged by."""
+    """Raise ConfigError if scores of other files or of another model would replace a run's own scores, or if another
+    decoding would replace the scores of a finished run."""
     run = RunFolder(out)
     if not run.exists or split not in SCORED_SPLITS:
         return
