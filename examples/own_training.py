@@ -1,10 +1,10 @@
-"""A training loop of your own around a model of repose, which is then used as any other.
+"""Train one of repose's models in your own training loop, then use it like any other model.
 
     python examples/own_training.py MODEL [--updates N]
 
-It trains on the phrasebook that ships with repose (Portuguese to English), in minutes, and writes MODEL, a model
-directory, which `repose translate`, `evaluate`, `export` and `serve` read. `repose.train` does more: it resumes, bounds
-memory, averages weights, ends when nothing improves, and keeps records.
+The example trains for a few minutes on the phrasebook that ships with repose (Portuguese to English) and writes the
+model directory MODEL, which `repose translate`, `evaluate`, `export` and `serve` read. `repose.train` does more: it
+resumes, limits memory, averages weights, stops when nothing improves, and keeps records.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from repose.data import phrasebook
 
 
 def padded(sentences: list[list[int]]) -> Tensor:
-    """Token ids (B, longest), 0 where a sentence has ended."""
+    """Return token ids (B, longest), padded with 0."""
     return pad_sequence([torch.tensor(ids) for ids in sentences], batch_first=True)
 
 
@@ -35,14 +35,14 @@ def main() -> None:
     src, tgt = (repose.Tokenizer.train(list(side), kind="bpe", vocab_size=1_000) for side in sides)
     pairs = [(src.encode(a), tgt.encode(b)) for a, b in sets["train"]]  # each [START … END]
 
-    # Any preset, or an Architecture of your own: dataclasses.replace(repose.presets()["pre-ln"], d_ff=256).
+    # Any preset, or your own Architecture: dataclasses.replace(repose.presets()["pre-ln"], d_ff=256).
     model = repose.build("ablation-none", src_vocab_size=src.vocab_size, tgt_vocab_size=tgt.vocab_size)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98))
     draw = random.Random(0)
     for update in range(1, arguments.updates + 1):
         sources, targets = zip(*draw.sample(pairs, 64), strict=True)
         read, said = padded(list(sources)), padded(list(targets))
-        logits = model(read, said[:, :-1])  # (B, T, V): at each place of the next token
+        logits = model(read, said[:, :-1])  # (B, T, V): of the next token at each position
         loss = cross_entropy(logits.transpose(1, 2), said[:, 1:], ignore_index=0, label_smoothing=0.1)
         optimizer.zero_grad()
         loss.backward()

@@ -1,14 +1,14 @@
-"""Translate a Ray Data set, for those whose data lives there: `repose bulk --on ray` needs none of this.
+"""Translate a Ray Dataset, if your data is in one. Otherwise use `repose bulk --on ray`, which needs no code.
 
     pip install "ray[data]"
     python examples/ray_data.py MODEL INPUT OUTPUT --checkpoint FOLDER
 
 INPUT: Parquet files with the columns `id` (unique) and `text`. OUTPUT: a folder for Parquet files, with a column
-`translation`. FOLDER: on storage that all machines see; what is finished is known there, and not done again.
+`translation`. FOLDER: a folder that all machines share, which records the finished rows so that a job can resume.
 
-Written for Ray 2.60. What to know of Ray Data: rows come out in any order, so that `id` is what tells them apart;
-checkpoints are beta, and their filters want a core each beside those of the readers and of the models (with two cores
-in all a job that went on from one did not end); where a machine dies the job may fail, and the same command goes on.
+Written for Ray 2.60. Three things to know about Ray Data. Rows come out in any order, so use `id` to identify them.
+Checkpoints are beta: their filters need a core each, besides those of the readers and the models (with two cores in
+total, a resumed job did not end). If a machine dies, the job may fail; run the same command again to resume.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from ray.data.checkpoint import CheckpointConfig
 
 
 class Translate:
-    """One model for each actor, loaded once. The model is given by its path: Ray would copy an object."""
+    """Translates batches. Each actor loads the model once, from its path: Ray would copy a model object."""
 
     def __init__(self, model: str) -> None:
         import repose
@@ -27,7 +27,7 @@ class Translate:
         self.translator = repose.load(model, workers=1)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """A batch of columns, with one more."""
+        """Return a batch of columns with the column `translation` added."""
         from repose.decoding.parts import translate_texts
 
         found = translate_texts(self.translator, [text or "" for text in batch["text"]])
@@ -35,7 +35,7 @@ class Translate:
 
 
 def main() -> None:
-    """See above."""
+    """Command-line entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("model", "input", "output"):
         parser.add_argument(name)
@@ -48,7 +48,7 @@ def main() -> None:
     context.checkpoint_config = CheckpointConfig(
         id_column="id", checkpoint_path=given.checkpoint, delete_checkpoint_on_success=False
     )
-    # Without a number of blocks few files become one, for one actor.
+    # Without a number of blocks, a few files become a single block, for a single actor.
     rows = ray.data.read_parquet(given.input, override_num_blocks=4 * actors)
     rows = rows.map_batches(
         Translate,

@@ -1,4 +1,4 @@
-"""The axes of `Architecture` and their values, for tests over all of them: what is added there is in these tests."""
+"""The axes of `Architecture` and their values. Tests that use them include new axes and values by themselves."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,27 +14,27 @@ NAMED: dict[str, tuple[Any, ...]] = {
     for name, kind in get_type_hints(Architecture).items()
     if kind is bool or get_origin(kind) is Literal
 }
-"""Every axis with named values, or with two, by the name of its field."""
+"""Maps the field of each axis with named values, or of two values, to these values."""
 AXES: dict[str, tuple[Any, ...]] = {
     **NAMED,
     "attention_window": (None, 4),
     "residual_weight": (1.0, 4.0),
     "num_kv_heads": (None, 1),
 }
-"""These, and the axes that are numbers, with two values of each."""
+"""`NAMED` and the numeric axes, with two values each."""
 SIZES = frozenset(
     [
         *("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers", "max_length"),
         *("norm_eps", "token_norm_eps", *DROPOUTS),
     ]
 )
-"""Fields that are no axes: any number will do."""
+"""Fields that are not axes: any number is valid."""
 DEFAULTS = {field.name: field.default for field in fields(Architecture)}
-"""Of all fields."""
+"""Default of each field."""
 
 
 def architecture(rng: random.Random, axes: Mapping[str, Sequence[Any]], **fixed: Any) -> Architecture:
-    """One with these values, and drawn ones of the other axes, such that no rule refuses it."""
+    """Return a valid architecture with the `fixed` values and random values of the other axes."""
     while True:
         try:
             return Architecture(**({name: rng.choice(values) for name, values in axes.items()} | fixed))
@@ -45,8 +45,10 @@ def architecture(rng: random.Random, axes: Mapping[str, Sequence[Any]], **fixed:
 def one_for_each_value(
     axes: Mapping[str, Sequence[Any]], allows: Callable[[Architecture], bool] = lambda _: True, **sizes: Any
 ) -> Iterator[Architecture]:
-    """For each value of each axis an architecture that has it and that `allows` is true of, its other values drawn, the
-    same in every process."""
+    """Yield, for each value of each axis, an architecture with this value that `allows` accepts.
+
+    Other values are random, but the same in every process.
+    """
     rng = random.Random(1)
     for axis, values in axes.items():
         for value in values:
@@ -55,8 +57,7 @@ def one_for_each_value(
 
 
 def ids(axes: Mapping[str, Sequence[Any]], architectures: Iterable[Architecture]) -> list[str]:
-    """For the tests of `one_for_each_value`, what to look at where one fails: the value, and which others were drawn
-    that are no defaults."""
+    """Return test ids for `one_for_each_value`: the axis and value, and the other values that are not defaults."""
     named = []
     for (axis, value), a in zip(((x, v) for x, values in axes.items() for v in values), architectures, strict=True):
         others = [f"{name}={getattr(a, name)}" for name in axes if name != axis and getattr(a, name) != DEFAULTS[name]]

@@ -1,4 +1,4 @@
-"""Shapes are executed: in the rooms about models, every annotation of `repose.model` is checked at each call."""
+"""Fixtures for all tests. In tests of models, the shape annotations of `repose.model` are checked at each call."""
 
 import errno
 import functools
@@ -23,16 +23,16 @@ hypothesis.settings.load_profile("repose")
 
 jaxtyping.install_import_hook("repose.model", "beartype.beartype")
 SHAPES_CHECKED = ("model",)
-"""Rooms. The others train small models or ask them often, which takes up to twice as long where shapes are checked."""
+"""Rooms in which shapes are checked. Other rooms train or call models, which takes up to twice as long with checks."""
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # for tests that import ONNX Runtime themselves
 
 jaxtyping.config.update("jaxtyping_disable", True)  # while tests are collected
 
-gc.disable()  # while tests are collected: nothing of that is garbage, and looking through it takes seconds
-gc.set_threshold(10_000)  # and models make little garbage afterwards
+gc.disable()  # while tests are collected, which makes no garbage; looking for it takes seconds
+gc.set_threshold(10_000)  # models make little garbage
 
-# A shell starts what it runs in the background with SIGINT ignored, nohup with SIGHUP, and so whatever the tests start.
+# A shell ignores SIGINT in background jobs, nohup ignores SIGHUP, and processes that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
@@ -40,19 +40,19 @@ if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The README's commands, which train, come first: last, one worker would wait for the other."""
+    """Run the README's commands first: they train, and at the end one test worker would wait for another."""
     items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays, and is not looked through again."""
+    """Exclude objects of the collection from garbage collection."""
     gc.freeze()
     gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Graphs of models that tests load are kept with the tests."""
+    """Keep the cache, such as graphs of models, in a temporary folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPOSE_HOME", str(tmp_path_factory.mktemp("home")))
         yield
@@ -60,7 +60,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _disks_are_not_waited_for() -> Iterator[None]:
-    """No test cuts the power, and a suite writes thousands of files."""
+    """Skip fsync: no test cuts the power, and the suite writes thousands of files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
@@ -68,7 +68,7 @@ def _disks_are_not_waited_for() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _workers_are_forked() -> Iterator[None]:
-    """From a process that has loaded everything, where there is fork: each worker saves two seconds of imports."""
+    """Fork workers from a process that has imported everything, where possible. Saves two seconds per worker."""
     from repose.training import distributed
 
     with pytest.MonkeyPatch.context() as patch:
@@ -87,13 +87,13 @@ def _shapes(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
-    """Tests run side by side, one core each."""
+    """Use one thread, since tests run in parallel with one core each."""
     torch.set_num_threads(1)
 
 
 @pytest.fixture
 def no_collection() -> Iterator[None]:
-    """For input nested as deep as Python goes: at the bottom of it, finalizers of other tests' garbage would fail."""
+    """Stop garbage collection, for input nested to Python's limit, where finalizers of garbage would fail."""
     gc.disable()
     yield
     gc.enable()
@@ -101,7 +101,7 @@ def no_collection() -> Iterator[None]:
 
 @pytest.fixture
 def locks_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There, a lock file that is held cannot be removed, and goes when it is let go."""
+    """Imitate Windows, where a lock file cannot be removed while held, and disappears when released."""
     held: set[str] = set()
     acquire, release, unlink = filelock.FileLock.acquire, filelock.FileLock.release, os.unlink
 
@@ -131,7 +131,7 @@ def locks_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_repose(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Runs `repose` with these arguments in this process: (exit code, stdout, stderr)."""
+    """Return a function that runs `repose` with arguments in this process, and returns (exit code, stdout, stderr)."""
     from repose.cli import main
 
     def call(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:

@@ -1,11 +1,11 @@
-"""The phrasebook's grammar: draws Portuguese-English sentence pairs, mixing its templates by weight.
+"""The phrasebook's grammar: draws random Portuguese-English sentence pairs from weighted templates.
 
-`repose` ships 21,000 pairs that it drew (`repose.data.phrasebook`), and not the grammar; `python -m phrasebook` writes
-them. `corpus` makes corpora of any size and seed.
+`repose` ships 21,000 pairs drawn from it (`repose.data.phrasebook`), but not the grammar. `python -m phrasebook` writes
+these pairs. `corpus` makes corpora of any size and seed.
 
-`lexicon` and `inflection` hold the words, `phrases` and `clauses` what is made of them, `speaker` and `drawing`
-draw it, and the other modules are templates: functions that draw one sentence, or two that use the same words
-in another order with another meaning, or none where what was drawn makes no sense.
+`lexicon` and `inflection` hold the words, `phrases` and `clauses` build phrases and clauses from them, and `speaker`
+and `drawing` draw these at random. The other modules are templates: functions that return one sentence; or two with the
+same words in another order and with another meaning; or none, if the words drawn make no sense together.
 """
 
 import random
@@ -19,7 +19,7 @@ from phrasebook.lexicon import load
 from phrasebook.speaker import Speaker
 
 MIN_WORDS, MAX_WORDS = 4, 14
-"""Length of a sentence in words, on either side."""
+"""Shortest and longest sentence in words, in either language."""
 
 _WEIGHTED = (
     (22, statements.plain),
@@ -55,7 +55,7 @@ _WEIGHTED = (
 
 
 def sentences(seed: int) -> Iterator[Sentence]:
-    """Endless sentence pairs, the same for the same seed; a pair may come again."""
+    """Yield sentence pairs without end, the same for the same seed. Pairs can repeat."""
     speaker = Speaker(load(), random.Random(seed))
     bounds = list(accumulate(weight for weight, _ in _WEIGHTED))
     while True:

@@ -1,4 +1,4 @@
-"""`PYTHONPATH=tools python -m phrasebook`: writes the pairs that `repose` ships, anew."""
+"""`PYTHONPATH=tools python -m phrasebook`: rewrites the file of pairs that ships with `repose`."""
 
 import lzma
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What things and people are, and where."""
+"""Templates about what things and people are, and where they are."""
 
 from phrasebook.clauses import Sentence, exchangeable, finish, join
 from phrasebook.drawing import described, other_human, predicates
@@ -7,7 +7,7 @@ from phrasebook.speaker import Speaker
 
 
 def copula(speaker: Speaker) -> list[Sentence]:
-    """Something is, was, is not, is it … expensive, tired, open."""
+    """Say that something is (was, is not; or ask whether it is) expensive, tired, open."""
     adjective = speaker.pick(predicates(speaker))
     noun = speaker.noun(adjective.kinds)
     subject = described(speaker, noun)
@@ -26,7 +26,7 @@ def copula(speaker: Speaker) -> list[Sentence]:
 
 
 def is_said(speaker: Speaker, subject: NounPhrase, be: Predicate, what: Phrase) -> Sentence:
-    """That somebody is something, is not, or whether."""
+    """Say that somebody is or is not something, or ask whether."""
     pt = f"{subject.pt} {be.pt_main} {what.pt}"
     match speaker.pick(("is", "is", "is", "is not", "question")):
         case "is not":
@@ -38,7 +38,7 @@ def is_said(speaker: Speaker, subject: NounPhrase, be: Predicate, what: Phrase) 
 
 
 def job(speaker: Speaker) -> list[Sentence]:
-    """What somebody is, or wants to be."""
+    """Say what somebody's job is, or what they want to be."""
     frame = speaker.lexicon.frames[0]
     subject = speaker.subject(frame)
     if "human" not in subject.kinds or "person" in subject.kinds:
@@ -61,7 +61,7 @@ def job(speaker: Speaker) -> list[Sentence]:
 
 
 def located(speaker: Speaker) -> list[Sentence]:
-    """Where things, animals and buildings are, perhaps with the mirror image."""
+    """Say where things, animals and buildings are, sometimes with the mirror image."""
     relation = speaker.pick(
         (("atrás de", "behind"), ("ao lado de", "next to"), ("perto de", "near"), ("na frente de", "in front of"))
     )
@@ -90,7 +90,7 @@ def located(speaker: Speaker) -> list[Sentence]:
 
 
 def there_is(speaker: Speaker) -> list[Sentence]:
-    """There are, there were, there are no … on the table."""
+    """Say that there are (were, are no) … on the table."""
     things, spots = speaker.pick(
         (
             ("portable dish", "surface store mala mochila caixa room"),

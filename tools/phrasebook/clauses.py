@@ -11,7 +11,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence pair and the word combinations (verb and object, noun and adjective …) that it holds."""
+    """A sentence pair and the word combinations (verb and object, noun and adjective …) in it."""
 
     pt: str
     en: str
@@ -20,7 +20,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Clause:
-    """Who does what to whom, for whom, where, when."""
+    """A clause: who does what to whom, for whom, where and when."""
 
     frame: Frame
     tense: str
@@ -32,18 +32,18 @@ class Clause:
 
     @property
     def predicate(self) -> Predicate:
-        """The verb, conjugated."""
+        """The conjugated verb."""
         return predicate(self.frame.pt, self.frame.en, self.tense, self.subject)
 
     @property
     def combinations(self) -> tuple[Combination, ...]:
-        """The combinations in the whole clause."""
+        """The word combinations in the whole clause."""
         found = self.subject.combinations + self.rest.combinations
         return found + (self.time.combinations if self.time else ())
 
     @property
     def rest(self) -> Phrase:
-        """All that follows the verb, but the time."""
+        """Everything after the verb, except the time."""
         pt, en = [], []
         found: tuple[Combination, ...] = ()
         verb = self.frame.pt.infinitive
@@ -63,17 +63,17 @@ class Clause:
 
 
 def join(*parts: str) -> str:
-    """Words with one space between them; empty parts vanish."""
+    """Join words with single spaces, without empty parts."""
     return " ".join(part for part in parts if part)
 
 
 def finish(pt: str, en: str, mark: str, combinations: tuple[Combination, ...]) -> Sentence:
-    """A sentence with its capital letter and its last mark."""
+    """Return a sentence, with its capital letter and final mark."""
     return Sentence(pt[0].upper() + pt[1:] + mark, en[0].upper() + en[1:] + mark, combinations)
 
 
 def verb_phrase(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Phrase:
-    """The clause without its subject and its time."""
+    """Return the clause without its subject and time."""
     p, rest = clause.predicate, clause.rest
     pt = join("não" if negative else "", often.pt if often else "", p.pt_aux, p.pt_main, rest.pt)
     en = join(often.en if often else "", negated(p) if negative else p.plain, rest.en)
@@ -81,7 +81,7 @@ def verb_phrase(clause: Clause, *, negative: bool = False, often: Phrase | None 
 
 
 def assertion(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Phrase:
-    """The clause as a statement, without capital and mark."""
+    """Return the clause as a statement, without capital letter and final mark."""
     verb, time = verb_phrase(clause, negative=negative, often=often), clause.time
     return Phrase(
         join(clause.subject.pt, verb.pt, time.pt if time else ""),
@@ -91,13 +91,13 @@ def assertion(clause: Clause, *, negative: bool = False, often: Phrase | None = 
 
 
 def statement(clause: Clause, *, negative: bool = False, often: Phrase | None = None) -> Sentence:
-    """The clause as a sentence."""
+    """Return the clause as a statement."""
     said = assertion(clause, negative=negative, often=often)
     return finish(said.pt, said.en, ".", said.combinations)
 
 
 def fronted(clause: Clause) -> Sentence:
-    """The clause with its time first: "Ontem, …", "Yesterday, …"."""
+    """Return the clause with its time first: "Ontem, …", "Yesterday, …"."""
     assert clause.time is not None
     said = assertion(replace(clause, time=None))
     pt, en = f"{clause.time.pt}, {said.pt}", f"{clause.time.en}, {said.en}"
@@ -105,7 +105,7 @@ def fronted(clause: Clause) -> Sentence:
 
 
 def question(clause: Clause, pt: str = "", en: str = "", combinations: tuple[Combination, ...] = ()) -> Sentence:
-    """A question; `pt` and `en` are what comes first ("Quem", "Who"), nothing for yes or no."""
+    """Return a question. `pt` and `en` are its first words ("Quem", "Who"), empty for yes or no."""
     p, rest, time = clause.predicate, clause.rest, clause.time
     return finish(
         join(pt, clause.subject.pt, p.pt_aux, p.pt_main, rest.pt, time.pt if time else ""),
@@ -116,18 +116,20 @@ def question(clause: Clause, pt: str = "", en: str = "", combinations: tuple[Com
 
 
 def ambiguous(verb: PortugueseVerb, tense: str, subject: NounPhrase) -> bool:
-    """Whether only a time tells present from past ("nós compramos")."""
+    """Return whether the verb form can be present or past, so that a time must decide ("nós compramos")."""
     return tense in ("present", "preterite") and verb.present[subject.person] == verb.preterite[subject.person]
 
 
 def exchangeable(a: NounPhrase, b: NounPhrase) -> bool:
-    """Whether two phrases can change places without changing the form of a verb."""
+    """Return whether two phrases can change places without changing the verb form."""
     return bool(a.noun and b.noun) and a.person == b.person and a.en_person == b.en_person
 
 
 def mirrored(clause: Clause) -> Clause | None:
-    """The clause with subject and object (or receiver) exchanged, where that makes sense: the same words,
-    another meaning."""
+    """Return the clause with subject and object (or recipient) exchanged: the same words with another meaning.
+
+    None if that makes no sense.
+    """
     subject, frame = clause.subject, clause.frame
     other = clause.recipient or clause.object
     if other is None or not exchangeable(subject, other):

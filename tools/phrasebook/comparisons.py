@@ -1,4 +1,4 @@
-"""Things and people compared, counted and dated."""
+"""Templates that compare, count and date things and people."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from phrasebook.speaker import Speaker
 
 
 def pair(speaker: Speaker) -> tuple[NounPhrase, NounPhrase, Adjective] | None:
-    """Two of a kind, and an adjective that fits both."""
+    """Draw two phrases of one kind, and an adjective that fits both."""
     adjective = speaker.pick(tuple(a for a in predicates(speaker) if a.comparative))
     kind = frozenset({speaker.pick(sorted(adjective.kinds))})
     a, b = (described(speaker, speaker.noun(kind)) for _ in range(2))
@@ -21,7 +21,7 @@ def pair(speaker: Speaker) -> tuple[NounPhrase, NounPhrase, Adjective] | None:
 
 
 def comparison(speaker: Speaker) -> list[Sentence]:
-    """More … than, as … as, and its mirror image."""
+    """Compare: more … than, as … as; with the mirror image."""
     drawn = pair(speaker)
     if drawn is None:
         return []
@@ -45,7 +45,7 @@ def comparison(speaker: Speaker) -> list[Sentence]:
 
 
 def contrast(speaker: Speaker) -> list[Sentence]:
-    """This is … and that is …, and the adjectives exchanged."""
+    """Contrast: this is … and that is …; also with the adjectives exchanged."""
     drawn = pair(speaker)
     if drawn is None or drawn[0].plural != drawn[1].plural or drawn[0].gender != drawn[1].gender:
         return []
@@ -70,7 +70,7 @@ def contrast(speaker: Speaker) -> list[Sentence]:
 
 
 def superlative(speaker: Speaker) -> list[Sentence]:
-    """The tallest … in the city."""
+    """Name the tallest … in the city."""
     subject = speaker.human()
     if subject.plural or "person" in subject.kinds:
         return []
@@ -98,7 +98,7 @@ def superlative(speaker: Speaker) -> list[Sentence]:
 
 
 def counted(speaker: Speaker) -> list[Sentence]:
-    """Two books and three pens, and the numbers exchanged."""
+    """Count: two books and three pens; also with the numbers exchanged."""
     frames = tuple(f for f in speaker.frames(tense="preterite") if f.pt.infinitive in ("comprar", "receber", "trazer"))
     clause = draw_clause(speaker, frames, tenses=("preterite", "future"), style="known")
     x, y = (speaker.noun(clause.frame.object) for _ in range(2))
@@ -118,7 +118,7 @@ def counted(speaker: Speaker) -> list[Sentence]:
 
 
 def date(speaker: Speaker) -> list[Sentence]:
-    """When a party is, when a shop opens and closes."""
+    """Say when a party is, or when a shop opens or closes."""
     if speaker.chance(0.4):
         noun = speaker.noun(frozenset({"shop"}))
         place = speaker.phrase(noun, speaker.pick(("the", "the", "this", "that")))

@@ -1,4 +1,4 @@
-"""Sentences with two clauses."""
+"""Templates with two clauses."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from phrasebook.phrases import PRONOUNS, NounPhrase, Phrase, be_predicate
 from phrasebook.speaker import Speaker
 
 _STORIES = {
-    # verb: adjectives that make one do it ("so"), adjectives that speak against it ("but")
+    # verb: adjectives that are a reason for doing it ("so"), adjectives that are a reason against it ("but")
     "comprar": (("bonito", "barato", "novo", "interessante"), ("caro", "velho", "pequeno")),
     "vender": (("velho",), ("bonito", "novo", "rápido")),
     "ler": (("interessante", "importante", "famoso"), ("longo",)),
@@ -29,7 +29,7 @@ _WORK = ("beber", "vender", "comprar", "trabalhar")
 
 
 def while_(speaker: Speaker) -> list[Sentence]:
-    """… while …, and the two people exchanged."""
+    """Draw "… while …", also with the two people exchanged."""
     a, b = simple_clause(speaker, "preterite"), simple_clause(speaker, "progressive")
     b = replace(b, tense="past progressive")
     if a.subject.noun == b.subject.noun or b.frame.pt is a.frame.pt:
@@ -38,7 +38,7 @@ def while_(speaker: Speaker) -> list[Sentence]:
 
 
 def and_(speaker: Speaker) -> list[Sentence]:
-    """… and …, and the two people exchanged."""
+    """Draw "… and …", also with the two people exchanged."""
     tense = speaker.pick(("preterite", "future", "present"))
     a = simple_clause(speaker, tense)
     b = replace(
@@ -67,7 +67,7 @@ def _two(a: Clause, b: Clause, pt: str, en: str) -> list[Sentence]:
 
 
 def before_after(speaker: Speaker) -> list[Sentence]:
-    """… before Maria, and the two people exchanged; … after eating an apple."""
+    """Draw "… before Maria", also with the two people exchanged, or "… after eating an apple"."""
     order = speaker.pick((("antes de", "before"), ("depois de", "after")))
     a = simple_clause(speaker, speaker.pick(("preterite", "future")))
     if speaker.chance(0.5):
@@ -92,7 +92,7 @@ def before_after(speaker: Speaker) -> list[Sentence]:
 
 
 def because(speaker: Speaker) -> list[Sentence]:
-    """Did not … because she was tired."""
+    """Draw "did not … because she was tired"."""
     frames = tuple(f for f in speaker.frames(tense="preterite") if "human" in f.subject and not f.clock)
     clause = draw_clause(speaker, frames, tenses=("preterite",), style="known", timed=0.0)
     subject = clause.subject
@@ -116,7 +116,7 @@ def because(speaker: Speaker) -> list[Sentence]:
 
 
 def reported(speaker: Speaker) -> list[Sentence]:
-    """Thinks that …, said that …, and the two people exchanged."""
+    """Draw "thinks that …" or "said that …", also with the two people exchanged."""
     clause = draw_clause(
         speaker,
         tuple(f for f in speaker.lexicon.frames if "human" in f.subject and len(f.tenses) > 1),
@@ -146,7 +146,7 @@ def reported(speaker: Speaker) -> list[Sentence]:
 
 
 def childhood(speaker: Speaker) -> list[Sentence]:
-    """When I was a child, … used to …."""
+    """Draw "when I was a child, … used to …"."""
     child = speaker.pick((PRONOUNS["eu"], PRONOUNS["eu"], PRONOUNS["nós"], speaker.human(kind="child")))
     if child.noun and "name" not in child.kinds:
         return []
@@ -165,7 +165,7 @@ def childhood(speaker: Speaker) -> list[Sentence]:
 
 
 def story(speaker: Speaker) -> list[Sentence]:
-    """The car was expensive, but I bought it: a clitic that agrees with what it stands for."""
+    """Draw "the car was expensive, but I bought it": the clitic agrees with its noun."""
     verb = speaker.pick(tuple(_STORIES))
     so, but = _STORIES[verb]
     reason = speaker.pick(so + but)

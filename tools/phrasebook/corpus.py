@@ -1,12 +1,12 @@
-"""Corpora drawn from the grammar: Portuguese-English sentence pairs, the same for the same seed.
+"""Draw corpora of Portuguese-English sentence pairs from the grammar, the same for the same seed.
 
 Each Portuguese sentence has one translation, which follows from the grammar of both languages: agreement,
 tense and person, word order, negation, questions, object pronouns, possessives, contractions, relative
 clauses. Many sentences come with a second one of the same words in another order and another meaning
 ("O gato viu o cachorro.", "O cachorro viu o gato."), so that a bag of words does not suffice.
 
-What no training sentence may hold is fixed by rule: one in twelve lexical combinations (a verb and its
-object, a noun and its adjective …) is kept for validation and test, by the CRC-32 of its words.
+A rule decides what training sentences must not contain: one in twelve lexical combinations (a verb and its object, a
+noun and its adjective …) is kept for validation and test, by the CRC-32 of its words.
 """
 
 import re
@@ -21,7 +21,7 @@ Pair = tuple[str, str]
 """A Portuguese sentence and its English translation."""
 
 MAX_PAIRS = 500_000
-"""The most distinct pairs that are made from one seed."""
+"""Maximum number of distinct pairs from one seed."""
 
 _RESERVED_ONE_IN = 12
 _WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
@@ -37,20 +37,20 @@ class PhrasebookSplits:
 
 
 def is_held_out(combination: Combination) -> bool:
-    """Whether a lexical combination is kept out of training: a rule on its words alone, whatever the seed."""
+    """Return whether a lexical combination is kept out of training. Depends on its words only, not on the seed."""
     return zlib.crc32(" ".join(combination).encode()) % _RESERVED_ONE_IN == 0
 
 
 def words(sentence: str) -> list[str]:
-    """The words of a sentence as written, without punctuation."""
+    """Return the words of a sentence as written, without punctuation."""
     return _WORD.findall(sentence)
 
 
 def generate(num_pairs: int, *, seed: int = 0) -> list[Pair]:
-    """Distinct pairs (Portuguese, English), in the order drawn; a shorter list is a prefix of a longer one.
+    """Return distinct pairs (Portuguese, English), in the order drawn. A shorter list is a prefix of a longer one.
 
     Raises:
-        ValueError: more pairs than the grammar makes, or fewer than none.
+        ValueError: more pairs than the grammar can make, or fewer than none.
     """
     _check(num_pairs)
     drawn = _distinct(seed)
@@ -58,11 +58,11 @@ def generate(num_pairs: int, *, seed: int = 0) -> list[Pair]:
 
 
 def splits(*, num_train: int = 20_000, num_valid: int = 500, num_test: int = 500, seed: int = 0) -> PhrasebookSplits:
-    """Training pairs without any held-out combination; validation and test pairs with at least one each, all
-    of whose words (as written, on both sides) occur in training.
+    """Return training pairs without held-out combinations, and validation and test pairs with at least one each. All
+    words of the latter (as written, on both sides) occur in training.
 
     Raises:
-        ValueError: more pairs than the grammar makes, or too few training pairs to hold the words of the rest.
+        ValueError: more pairs than the grammar can make, or too few training pairs to hold the words of the rest.
     """
     for num in (num_train, num_valid, num_test):
         _check(num)
@@ -94,7 +94,7 @@ def splits(*, num_train: int = 20_000, num_valid: int = 500, num_test: int = 500
 
 
 def as_tsv(splits: PhrasebookSplits) -> str:
-    """The text of the file that `repose` ships: training, validation and test pairs, a line each."""
+    """Return the text of the file that `repose` ships: training, validation and test pairs, one per line."""
     return "".join(f"{pt}\t{en}\n" for part in (splits.train, splits.valid, splits.test) for pt, en in part)
 
 
@@ -109,7 +109,7 @@ def _check(num_pairs: int) -> None:
 
 
 def _distinct(seed: int) -> Iterator[Sentence]:
-    """Drop what was said before, on either side: "elas" and "eles" are both "they", the first drawn stays."""
+    """Yield pairs with two new sides. If "elas" and "eles" give the same "they", the first one drawn stays."""
     translations: dict[str, str] = {}
     said: set[str] = set()
     for sentence in sentences(seed):

@@ -1,4 +1,4 @@
-"""Draws clauses: a verb frame with its subject, object, place and time."""
+"""Draw clauses: a verb frame with its subject, object, place and time."""
 
 from dataclasses import replace
 
@@ -16,9 +16,10 @@ def draw_clause(
     style: str = "free",
     timed: float = 0.6,
 ) -> Clause:
-    """A clause from one of these frames, in one of those of `tenses` that it has (any of them where it has none).
+    """Draw a clause from one of `frames`.
 
-    `style` is that of `Speaker.thing`, `timed` the chance of a time where none is needed.
+    Its tense is one of `tenses` that the frame has, or any of `tenses` if it has none of them, or any of the frame's if
+    `tenses` is empty. `style`: as in `Speaker.thing`. `timed`: probability of a time if none is needed.
     """
     frame = speaker.pick(frames)
     tense = speaker.pick(tuple(t for t in tenses if t in frame.tenses) or tenses or frame.tenses)
@@ -35,7 +36,7 @@ def draw_clause(
 
 
 def complete(speaker: Speaker, clause: Clause, style: str) -> Clause:
-    """Give the clause its object, its receiver, its place and who is there too."""
+    """Add an object, a recipient, a place, a time of day and company to the clause, as its frame allows."""
     frame, tense, subject = clause.frame, clause.tense, clause.subject
     if frame.object:
         clause = replace(clause, object=draw_object(speaker, frame, tense, subject, style))
@@ -57,7 +58,7 @@ def complete(speaker: Speaker, clause: Clause, style: str) -> Clause:
 
 
 def draw_object(speaker: Speaker, frame: Frame, tense: str, subject: NounPhrase, style: str) -> NounPhrase:
-    """An object that the verb selects."""
+    """Draw an object that the verb selects."""
     others = frame.object - {"human"}
     if "human" in frame.object and not (others and speaker.chance(0.4)):
         return other_human(speaker, subject)
@@ -78,7 +79,7 @@ def draw_object(speaker: Speaker, frame: Frame, tense: str, subject: NounPhrase,
 
 
 def other_human(speaker: Speaker, subject: NounPhrase) -> NounPhrase:
-    """Somebody who is not the subject."""
+    """Draw a person who is not the subject."""
     other = speaker.human(indefinite=True)
     while other.same_head(subject):
         other = speaker.human(indefinite=True)
@@ -86,7 +87,7 @@ def other_human(speaker: Speaker, subject: NounPhrase) -> NounPhrase:
 
 
 def company(speaker: Speaker, subject: NounPhrase) -> Phrase:
-    """With whom: "comigo", "com a irmã dela"."""
+    """Draw with whom: "comigo", "com a irmã dela"."""
     if speaker.chance(0.3):
         return speaker.pick((Phrase("comigo", "with me"), Phrase("conosco", "with us")))
     other = other_human(speaker, subject)
@@ -94,7 +95,7 @@ def company(speaker: Speaker, subject: NounPhrase) -> Phrase:
 
 
 def simple_clause(speaker: Speaker, tense: str) -> Clause:
-    """A short clause about a person."""
+    """Draw a short clause about a person."""
     frames = tuple(f for f in speaker.frames(tense=tense) if "human" in f.subject and not f.long and not f.recipient)
     clause = draw_clause(speaker, frames, tenses=(tense,), style="known", timed=0.0)
     while (
@@ -107,7 +108,7 @@ def simple_clause(speaker: Speaker, tense: str) -> Clause:
 
 
 def described(speaker: Speaker, noun: Noun, *, plain: bool = False) -> NounPhrase:
-    """Something known that can be said to be big or tired."""
+    """Draw a definite phrase, as subject of an adjective such as big or tired."""
     if noun.kinds & {"name", "proper"}:
         return speaker.phrase(noun, "bare")
     if "kin" in noun.kinds:
@@ -122,5 +123,5 @@ def described(speaker: Speaker, noun: Noun, *, plain: bool = False) -> NounPhras
 
 
 def predicates(speaker: Speaker) -> tuple[Adjective, ...]:
-    """The adjectives that can follow "is"."""
+    """Return the adjectives that can follow "is"."""
     return tuple(a for a in speaker.lexicon.adjectives if a.copula)

@@ -1,9 +1,9 @@
-"""Portuguese and English inflection by rule; `lexicon.toml` names only what breaks a rule."""
+"""Portuguese and English inflection by rule. `lexicon.toml` lists only exceptions."""
 
 from dataclasses import dataclass
 
 PERSONS = ("eu", "ele", "nós", "eles")
-"""The four persons that Portuguese verb forms are listed in; `você` takes the second."""
+"""The persons of Portuguese verb forms, in their order; `você` takes the second."""
 
 _PRESENT = {"ar": "o a amos am", "er": "o e emos em", "ir": "o e imos em"}
 _PRETERITE = {"ar": "ei ou amos aram", "er": "i eu emos eram", "ir": "i iu imos iram"}
@@ -21,7 +21,7 @@ class PortugueseVerb:
     imperfect: tuple[str, ...]
     gerund: str
     participle: str
-    """Masculine singular."""
+    """Masculine singular form."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class EnglishVerb:
 
 
 def portuguese_plural(word: str) -> str:
-    """Plural of a Portuguese noun or adjective: casa, casas; flor, flores; jornal, jornais; leão, leões."""
+    """Return the plural of a Portuguese noun or adjective: casa, casas; flor, flores; jornal, jornais; leão, leões."""
     if " " in word:
         first, last = word.rsplit(" ", 1)
         return f"{first} {portuguese_plural(last)}"
@@ -51,14 +51,14 @@ def portuguese_plural(word: str) -> str:
 
 
 def portuguese_feminine(word: str) -> str:
-    """Feminine of an adjective: alto, alta; francês, francesa; forte, forte."""
+    """Return the feminine of an adjective: alto, alta; francês, francesa; forte, forte."""
     if word.endswith("o"):
         return word[:-1] + "a"
     return word[:-2] + "esa" if word.endswith("ês") else word
 
 
 def english_plural(word: str) -> str:
-    """Plural of an English noun: book, books; box, boxes; story, stories; tomato, tomatoes."""
+    """Return the plural of an English noun: book, books; box, boxes; story, stories; tomato, tomatoes."""
     if word.endswith("y") and word[-2] not in _VOWELS:
         return word[:-1] + "ies"
     if word.endswith(("s", "x", "ch", "sh")) or word in ("tomato", "potato"):
@@ -67,7 +67,7 @@ def english_plural(word: str) -> str:
 
 
 def english_verb(base: str, irregular: dict[str, str], doubling: list[str]) -> EnglishVerb:
-    """The forms of an English verb; only the first word is inflected ("wait for", "waits for")."""
+    """Return the forms of an English verb; only the first word is inflected ("wait for", "waits for")."""
     head, _, particle = base.partition(" ")
     tail = f" {particle}" if particle else ""
     stem = head + head[-1] if head in doubling else head
@@ -100,13 +100,13 @@ def _spell(stem: str, ending: str, group: str) -> str:
 
 
 def conjugate(infinitive: str, irregular: dict[str, str]) -> PortugueseVerb:
-    """The forms of a Portuguese verb by its group (-ar, -er, -ir), unless `irregular` gives them."""
+    """Return the forms of a Portuguese verb by its group (-ar, -er, -ir), unless `irregular` gives them."""
     stem, group = infinitive[:-2], infinitive[-2:]
 
     def tense(name: str, endings: dict[str, str]) -> tuple[str, ...]:
         if name in irregular:
             return tuple(irregular[name].split())
-        # "pôr" and other groups are not in the phrasebook.
+        # The phrasebook has no "pôr" or other groups.
         return tuple(_spell(stem, ending, group) for ending in endings[group].split())
 
     participle = stem + ("ado" if group == "ar" else "ido")

@@ -19,7 +19,7 @@ from phrasebook.inflection import (
 
 @dataclass(frozen=True)
 class Noun:
-    """A noun with both genders' worth of grammar: forms, gender, number and what it may stand with."""
+    """A noun in both languages: forms, gender, number, and the kinds that verbs and adjectives select."""
 
     pt: str
     pt_plural: str
@@ -31,36 +31,36 @@ class Noun:
     """`both`, `singular`, `plural` or `mass`: the numbers in which it is used."""
     kinds: frozenset[str]
     at: str
-    """English preposition of the place it is ("" for what is no place)."""
+    """English preposition of a place ("" for other nouns)."""
     named: str
-    """English name of the place without an article ("" for most)."""
+    """English name of a place without article, as in "at school" ("" for most)."""
     article: str
-    """Portuguese article of a proper name of a place."""
+    """Portuguese article of a place's proper name."""
 
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective; `forms` are masculine and feminine singular, masculine and feminine plural."""
+    """An adjective. `forms`: masculine and feminine singular, masculine and feminine plural."""
 
     pt: str
     forms: tuple[str, str, str, str]
     en: str
     comparative: str
-    """English; "" where nothing can be more so."""
+    """English comparative; "" if there is none."""
     more: str
-    """Portuguese comparative where it is one word (maior), else ""."""
+    """Portuguese comparative if it is one word (maior), else ""."""
     kinds: frozenset[str]
     copula: str
-    """`ser`, `estar` or "" (never a predicate)."""
+    """`ser`, `estar` or "" (never used as a predicate)."""
     attribute: bool
     before: bool
 
     def agree(self, gender: str, plural: bool) -> str:
-        """The form for this gender and number."""
+        """Return the form for a gender and number."""
         return self.forms[2 * plural + (gender == "f")]
 
     def compared(self, gender: str, plural: bool) -> str:
-        """The Portuguese comparative: mais alta, menores."""
+        """Return the Portuguese comparative: mais alta, menores."""
         if self.more:
             return portuguese_plural(self.more) if plural else self.more
         return f"mais {self.agree(gender, plural)}"
@@ -80,7 +80,7 @@ class Frame:
     to: frozenset[str]
     tenses: tuple[str, ...]
     recipient: str
-    """English preposition of who gets it, or ""."""
+    """English preposition of the recipient, or ""."""
     company: bool
     skill: bool
     repeat: bool
@@ -98,7 +98,7 @@ class Lexicon:
 
     nouns: tuple[Noun, ...]
     partners: tuple[tuple[Noun, Noun], ...]
-    """Masculine and feminine noun of one job."""
+    """Masculine and feminine noun for the same job."""
     adjectives: tuple[Adjective, ...]
     frames: tuple[Frame, ...]
     times: dict[str, list[list[str]]]
@@ -110,7 +110,7 @@ class Lexicon:
     english: dict[str, Any]
 
     def of_kinds(self, kinds: frozenset[str]) -> tuple[Noun, ...]:
-        """The nouns of any of these kinds, in the order of the file."""
+        """Return the nouns of any of these kinds, in the order of the file."""
         return tuple(noun for noun in self.nouns if noun.kinds & kinds)
 
     def portuguese(self, infinitive: str) -> PortugueseVerb:
@@ -118,11 +118,11 @@ class Lexicon:
         return conjugate(infinitive, self.irregular.get(infinitive, {}))
 
     def verb(self, base: str) -> EnglishVerb:
-        """The forms of an English verb, given as its base form with any particle."""
+        """Return the forms of an English verb. `base`: its base form, with any particle."""
         return english_verb(base, self.english["irregular"], self.english["doubling"])
 
     def article(self, following: str) -> str:
-        """`a` or `an` before these words."""
+        """Return `a` or `an`, as the following words need."""
         word = following.split()[0].lower()
         vowel = word[0] in "aeiou" and word not in self.consonant_sound
         return "an" if vowel or word in self.vowel_sound else "a"

@@ -1,4 +1,4 @@
-"""Noun phrases and predicates of the phrasebook, each in Portuguese and English at once."""
+"""Noun phrases and predicates of the phrasebook, each in both Portuguese and English."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _WAS = {"I": "was", "you": "were", "he": "was", "they": "were"}
 
 @dataclass(frozen=True)
 class Phrase:
-    """A piece of a sentence in both languages, with the word combinations in it."""
+    """A part of a sentence in both languages, with the word combinations in it."""
 
     pt: str
     en: str
@@ -28,7 +28,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """A noun phrase; `det` is kept apart because prepositions fuse with it."""
+    """A noun phrase. Its determiner `det` is separate because Portuguese prepositions merge with it."""
 
     det: str
     rest: str
@@ -41,7 +41,7 @@ class NounPhrase:
     plural: bool
     kinds: frozenset[str]
     noun: str
-    """Its head, in Portuguese ("" for a pronoun)."""
+    """The Portuguese head noun ("" for a pronoun)."""
     combinations: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -50,11 +50,11 @@ class NounPhrase:
         return f"{self.det} {self.rest}".strip()
 
     def same_head(self, other: "NounPhrase") -> bool:
-        """Whether both are headed by one noun, in either language ("a vizinha" and "o vizinho" are neighbors)."""
+        """Return whether both have the same head noun in either language (neighbor: "a vizinha", "o vizinho")."""
         return self.noun == other.noun or self.en.split()[-1] == other.en.split()[-1]
 
     def after(self, prep: str) -> str:
-        """The phrase in Portuguese after a preposition: de + o = do, em + a = na, a + as = às, por + o = pelo."""
+        """Return the Portuguese phrase after a preposition: de + o = do, em + a = na, a + as = às, por + o = pelo."""
         if not prep:
             return self.pt
         if prep in _FUSED and self.det in _FUSING:
@@ -70,11 +70,11 @@ class NounPhrase:
 
 @dataclass(frozen=True)
 class Predicate:
-    """A verb in a tense and person: what is needed for statements, negation and questions.
+    """A verb in one tense and person, in the parts that statements, negation and questions need.
 
-    Portuguese: `pt_aux` ("vai") and `pt_main` ("comprar"), a clitic goes between. English: `aux` is the
-    verb that moves and is negated ("is", "did"), `bare` what follows it ("going to buy", "buy"), and
-    `plain` the affirmative ("is going to buy", "bought").
+    Portuguese: `pt_aux` ("vai") and `pt_main` ("comprar"); a clitic goes between them. English: `aux` is the
+    verb that is moved and negated ("is", "did"), `bare` the words after it ("going to buy", "buy"), and `plain` the
+    affirmative form ("is going to buy", "bought").
     """
 
     pt_aux: str
@@ -85,7 +85,7 @@ class Predicate:
 
 
 def predicate(pt: PortugueseVerb, en: EnglishVerb, tense: str, subject: NounPhrase) -> Predicate:
-    """Conjugate a verb for a subject in one of the tenses of the phrasebook."""
+    """Conjugate a verb for a subject in one of the phrasebook's tenses."""
     p, third = subject.person, subject.en_person == "he"
     be, was, do = _BE[subject.en_person], _WAS[subject.en_person], "does" if third else "do"
     match tense:
@@ -117,7 +117,7 @@ def predicate(pt: PortugueseVerb, en: EnglishVerb, tense: str, subject: NounPhra
 
 
 def be_predicate(copula: str, tense: str, subject: NounPhrase, lexicon: Lexicon) -> Predicate:
-    """`ser` or `estar` in the present or imperfect: is, was."""
+    """Conjugate `ser` or `estar` in the present or imperfect: is, was."""
     verb = lexicon.portuguese(copula)
     forms = verb.present if tense == "present" else verb.imperfect
     be = (_BE if tense == "present" else _WAS)[subject.en_person]
@@ -125,7 +125,7 @@ def be_predicate(copula: str, tense: str, subject: NounPhrase, lexicon: Lexicon)
 
 
 def negated(p: Predicate) -> str:
-    """The English predicate with "not"."""
+    """Return the English predicate with "not"."""
     return f"{'cannot' if p.aux == 'can' else p.aux + ' not'} {p.bare}".strip()
 
 

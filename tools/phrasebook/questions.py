@@ -1,4 +1,4 @@
-"""Questions: yes or no, who, what, which, how many, where, when, why, how much, whose."""
+"""Templates of questions: yes or no, who, what, which, how many, where, when, why, how much, whose."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ QUEM = NounPhrase("", "quem", "who", 1, "he", "m", False, frozenset({"human"}), 
 
 
 def yes_no(speaker: Speaker) -> list[Sentence]:
-    """A question to be answered by yes or no."""
+    """Ask a yes-or-no question."""
     clause = draw_clause(speaker, speaker.lexicon.frames, style="specific")
     mirror = mirrored(clause)
     if mirror is not None and speaker.chance(0.4):
@@ -28,7 +28,7 @@ def yes_no(speaker: Speaker) -> list[Sentence]:
 
 
 def who(speaker: Speaker) -> list[Sentence]:
-    """Who did it, and to whom was it done."""
+    """Ask who did something, and to whom."""
     frames = tuple(f for f in speaker.frames(tense="preterite", unmistakable=True) if "human" in f.subject)
     clause = draw_clause(speaker, frames, tenses=("preterite", "preterite", "future"), style="specific")
     subject, target = clause.subject, clause.object
@@ -38,12 +38,12 @@ def who(speaker: Speaker) -> list[Sentence]:
         asked = replace(clause, subject=subject, object=None)
         if subject.person != 0 and (clause.time is not None or subject.person != 2):
             sentences.append(question(asked, "quem", "who"))
-    # The last mark of a question, not of a statement.
+    # End with a question mark, not a full stop.
     return [Sentence(s.pt[:-1] + "?", s.en[:-1] + "?", s.combinations) for s in sentences]
 
 
 def what(speaker: Speaker) -> list[Sentence]:
-    """What, how many, which."""
+    """Ask what, how many or which."""
     frames = tuple(f for f in speaker.frames(tense="preterite") if f.object and "human" not in f.object and not f.prep)
     single = speaker.frames(unmistakable=True)
     clause = draw_clause(speaker, frames, tenses=("preterite", "preterite", "future"), style="specific", timed=0.7)
@@ -68,7 +68,7 @@ def what(speaker: Speaker) -> list[Sentence]:
 
 
 def where_when_why(speaker: Speaker) -> list[Sentence]:
-    """Where, when, why."""
+    """Ask where, when or why."""
     asked = speaker.pick((("onde", "where"), ("quando", "when"), ("por que", "why")))
     tenses: tuple[str, ...] = ("preterite", "future")
     clause = draw_clause(speaker, speaker.frames(tense="preterite"), tenses=tenses, style="specific", timed=0.4)
@@ -85,7 +85,7 @@ def where_when_why(speaker: Speaker) -> list[Sentence]:
 
 
 def cost(speaker: Speaker) -> list[Sentence]:
-    """What something costs, whose it is."""
+    """Ask what something costs, or whose it is."""
     noun = speaker.noun(frozenset({"goods", "owned", "instrument", "furniture"}))
     lasting = tuple(a for a in speaker.adjectives_of(noun.pt) if a.copula == "ser" and a.attribute)
     fitting = speaker.pick(lasting) if lasting and speaker.chance(0.7) else None

@@ -1,4 +1,4 @@
-"""Relative clauses."""
+"""Templates with relative clauses."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ from phrasebook.speaker import Speaker
 
 
 def fact(speaker: Speaker, about: NounPhrase) -> Phrase:
-    """Something said of a person: where they live or work, what they are like."""
+    """Draw a fact about a person: where they live or work, or what they are like."""
     draw = speaker.pick(("live", "work", "speak", "is", "is"))
     if draw == "is":
         adjectives = tuple(a for a in predicates(speaker) if a.copula == "ser" and a.kinds & {"person"})
@@ -33,7 +33,7 @@ def fact(speaker: Speaker, about: NounPhrase) -> Phrase:
 
 
 def relative_person(speaker: Speaker) -> list[Sentence]:
-    """The man who saw the woman …, the man who the woman saw …."""
+    """Draw "the man who saw the woman …" and "the man who the woman saw …"."""
     frames = tuple(f for f in speaker.frames(tense="preterite") if "human" in f.subject and f.object and not f.prep)
     if speaker.chance(0.5):
         frames = tuple(f for f in frames if "human" in f.object)
@@ -65,7 +65,7 @@ def relative_person(speaker: Speaker) -> list[Sentence]:
 
 
 def relative_thing(speaker: Speaker) -> list[Sentence]:
-    """The book that I bought yesterday is interesting; this is the book that …."""
+    """Draw "the book that I bought yesterday is interesting" or "this is the book that …"."""
     frames = tuple(
         f
         for f in speaker.frames(tense="preterite")

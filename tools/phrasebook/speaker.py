@@ -1,4 +1,4 @@
-"""Draws the phrasebook's words, noun phrases, places and times, each in Portuguese and English at once."""
+"""Draw words, noun phrases, places and times at random, each in both Portuguese and English."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _OWNERS = {"his": "dele", "her": "dela", "their": "deles"}
 
 
 class Speaker:
-    """Draws words and phrases. Only `random()` is used, whose sequence Python promises to keep."""
+    """Draws words and phrases at random. Uses only `random()`, whose sequence Python guarantees."""
 
     def __init__(self, lexicon: Lexicon, rng: random.Random) -> None:
         self.lexicon = lexicon
@@ -27,23 +27,23 @@ class Speaker:
         }
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self._random() < probability
 
     def share(self) -> float:
-        """A number from 0 up to, not including, 1."""
+        """Draw a number from 0 (included) to 1 (excluded)."""
         return self._random()
 
     def pick(self, items: Sequence[T]) -> T:
-        """One of the items, all alike."""
+        """Draw one of the items, all with the same probability."""
         return items[int(self._random() * len(items))]
 
     def start(self) -> None:
-        """Begin a new sentence: names that were used may come again."""
+        """Begin a new sentence, in which names used before can appear again."""
         self._named.clear()
 
     def noun(self, kinds: frozenset[str]) -> Noun:
-        """A noun of any of these kinds; no name comes twice in a sentence."""
+        """Draw a noun of any of these kinds. No name appears twice in a sentence."""
         if kinds not in self._nouns:
             self._nouns[kinds] = self.lexicon.of_kinds(kinds)
         noun = self.pick(self._nouns[kinds])
@@ -54,16 +54,16 @@ class Speaker:
         return noun
 
     def adjectives_of(self, noun: str) -> tuple[Adjective, ...]:
-        """The adjectives that go with a noun."""
+        """Return the adjectives that go with a noun."""
         return self._adjectives[noun]
 
     def adjective(self, noun: Noun) -> Adjective | None:
-        """An adjective that may stand beside this noun, if there is one."""
+        """Draw an adjective that can stand beside this noun; None if there is none."""
         fitting = [a for a in self._adjectives[noun.pt] if a.attribute]
         return self.pick(fitting) if fitting else None
 
     def frames(self, *, tense: str = "", human_only: bool = False, unmistakable: bool = False) -> tuple[Frame, ...]:
-        """The frames with a tense; whose verb takes people alone as object; whose verb has one sense only."""
+        """Return frames. Options: with this tense; whose verb takes only people as object; whose verb has one sense."""
         key = (tense, human_only, unmistakable)
         if key not in self._frames:
             self._frames[key] = tuple(
@@ -80,8 +80,8 @@ class Speaker:
 
     # ----------------------------------------------------------------------------------- noun phrases
     def phrase(self, noun: Noun, det: str, *, plural: bool = False, adjective: Adjective | None = None) -> NounPhrase:
-        """A noun with a determiner: `the a bare this that my our his her their name of many some several all`,
-        or a number as its English word."""
+        """Return a noun with a determiner: `the a bare this that my our his her their name of many some several all`,
+        or a number as an English word."""
         plural = (plural or noun.number == "plural") and noun.number not in ("singular", "mass")
         combinations: tuple[tuple[str, str], ...] = ()
         pt, en = (noun.pt_plural, noun.en_plural) if plural else (noun.pt, noun.en)
@@ -133,7 +133,7 @@ class Speaker:
         return number[slot % 2], pt, f"{det} {en}"
 
     def possessor(self, noun: Noun, owner: NounPhrase | None = None) -> str:
-        """A possessive determiner that this noun may take; `owner` is the subject of the sentence."""
+        """Draw a possessive determiner that this noun can take. `owner`: the subject of the sentence."""
         if owner is not None and owner.pt in ("eu", "nós") and self.chance(0.7):
             return "my" if owner.pt == "eu" else "our"
         if owner is not None and owner.pt == "nós":
@@ -143,7 +143,7 @@ class Speaker:
         return self.pick(("my", "my", "our", "his", "her", "their", "name", "name", "of"))
 
     def human(self, *, indefinite: bool = False, kind: str = "person") -> NounPhrase:
-        """A person: a name, a relative, somebody of this kind (a man, a doctor)."""
+        """Draw a person: a name, a relative, or somebody of this kind (a man, a doctor)."""
         draw = self._random()
         if draw < 0.25:
             return self.phrase(self.noun(frozenset({"name"})), "bare")
@@ -158,7 +158,7 @@ class Speaker:
     def definite(
         self, noun: Noun, *, relational: bool, indefinite: bool = False, owner: NounPhrase | None = None
     ) -> NounPhrase:
-        """A phrase that points to something known: the, this, that, my (the last only where sensible)."""
+        """Draw a phrase for something known: with the, this, that or, where it makes sense, my."""
         adjective = self.adjective(noun) if self.chance(0.2) else None
         plural = noun.number == "both" and self.chance(0.25)
         draw = self._random()
@@ -175,7 +175,7 @@ class Speaker:
         return self.phrase(noun, det, plural=plural, adjective=adjective)
 
     def subject(self, frame: Frame, *, question: bool = False) -> NounPhrase:
-        """A subject that the verb selects."""
+        """Draw a subject that the verb selects."""
         human, others = "human" in frame.subject, frame.subject - {"human"}
         if human and not (others and self.chance(0.3)):
             if self.chance(0.45 if question else 0.35):
@@ -187,8 +187,8 @@ class Speaker:
         return self.definite(noun, relational="pet" in noun.kinds)
 
     def thing(self, noun: Noun, style: str, owner: NounPhrase) -> NounPhrase:
-        """A thing as object. `style`: `free`, `specific` (no quantities, for negation and questions),
-        `known` (nor "a") or `habit` (no single thing, for what happens every day)."""
+        """Draw a thing as object. `style`: `free`, `specific` (no quantities, for negation and questions),
+        `known` (also without "a") or `habit` (not a single thing, for events of every day)."""
         if noun.kinds & {"bare", "proper"}:
             return self.phrase(noun, "bare")
         adjective = self.adjective(noun) if self.chance(0.3) else None
@@ -217,7 +217,7 @@ class Speaker:
 
     # ------------------------------------------------------------------------------- places and times
     def place(self, verb: str, kinds: frozenset[str], prep: str = "em") -> Phrase:
-        """Where something happens: "no parque", "in the park"; `prep` "a" for arriving."""
+        """Draw where something happens: "no parque", "in the park"; `prep` "a" for arriving."""
         noun = self.noun(kinds)
         combinations = ((verb, noun.pt),)
         if "proper" in noun.kinds:
@@ -227,7 +227,7 @@ class Speaker:
         return Phrase(phrase.after(prep), f"{noun.at} {noun.named or phrase.en}", combinations)
 
     def destination(self, verb: str, kinds: frozenset[str]) -> Phrase:
-        """Where to: "ao parque", "to the park"; "para a França", "to France"."""
+        """Draw where somebody goes: "ao parque", "to the park"; "para a França", "to France"."""
         noun = self.noun(kinds)
         combinations = ((verb, noun.pt),)
         if "proper" in noun.kinds:
@@ -238,12 +238,12 @@ class Speaker:
         return Phrase(phrase.after(prep), f"to {noun.named or phrase.en}", combinations)
 
     def weekday(self) -> tuple[str, str, str]:
-        """A weekday: Portuguese, English and the gender of the Portuguese word."""
+        """Draw a weekday: Portuguese, English, and the gender of the Portuguese word."""
         pt, en = self.pick(self.lexicon.times["weekdays"])
         return pt, en, "f" if pt.endswith("feira") else "m"
 
     def clock(self) -> Phrase:
-        """A time of day: "às sete horas da manhã", "at seven o'clock in the morning"."""
+        """Draw a time of day: "às sete horas da manhã", "at seven o'clock in the morning"."""
         if self.chance(0.12):
             pt, en = self.pick(self.lexicon.times["special"])
             return Phrase(pt, en)
@@ -256,7 +256,7 @@ class Speaker:
         return Phrase(f"às {number[1]} horas", f"at {number[2]} o'clock")
 
     def time(self, tense: str, *, long: str = "") -> Phrase:
-        """A time that fits the tense and makes it clear; `long` is that of the verb's frame."""
+        """Draw a time that fits the tense and makes it clear. `long`: as in the verb's frame."""
         times = self.lexicon.times
         draw = self._random()
         if long == "only":
@@ -290,5 +290,5 @@ class Speaker:
 
     @staticmethod
     def plural_day(day: str) -> str:
-        """segunda-feira, segundas-feiras; sábado, sábados."""
+        """Return the plural of a weekday: segunda-feira, segundas-feiras; sábado, sábados."""
         return "-".join(part + "s" for part in day.split("-"))

@@ -1,4 +1,4 @@
-"""Statements with one verb: negation, habits, object pronouns, modal verbs, the passive."""
+"""Templates of statements with one verb: negation, habits, object pronouns, modal verbs, the passive."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ from phrasebook.speaker import Speaker
 
 
 def plain(speaker: Speaker) -> list[Sentence]:
-    """A statement, perhaps with its mirror image."""
+    """Draw a statement, sometimes with its mirror image."""
     clause = draw_clause(speaker, speaker.lexicon.frames, timed=0.65)
     mirror = mirrored(clause)
     if mirror is not None:
@@ -29,7 +29,7 @@ def plain(speaker: Speaker) -> list[Sentence]:
 
 
 def negation(speaker: Speaker) -> list[Sentence]:
-    """A statement with "não"."""
+    """Draw a statement with "não"."""
     clause = draw_clause(speaker, speaker.lexicon.frames, style="specific", timed=0.5)
     mirror = mirrored(clause)
     if mirror is not None and speaker.chance(0.5):
@@ -38,7 +38,7 @@ def negation(speaker: Speaker) -> list[Sentence]:
 
 
 def frequency(speaker: Speaker) -> list[Sentence]:
-    """A statement with "sempre" or "nunca"."""
+    """Draw a statement with "sempre" or "nunca"."""
     frames = tuple(f for f in speaker.frames(tense="present") if len(f.tenses) > 1)
     clause = draw_clause(speaker, frames, tenses=("present",), timed=0.0)
     if clause.time is not None:  # "nós sempre compramos" could be past
@@ -48,7 +48,7 @@ def frequency(speaker: Speaker) -> list[Sentence]:
 
 
 def clitic(speaker: Speaker) -> list[Sentence]:
-    """me, nos, o, a, os, as before the verb: "ela me viu"."""
+    """Draw a statement with me, nos, o, a, os or as before the verb: "ela me viu"."""
     frames = tuple(f for f in speaker.frames() if "human" in f.object and not f.prep and "human" in f.subject)
     tenses: tuple[str, ...] = ("preterite", "preterite", "present", "future", "can", "want")
     pronouns = [("me", "me"), ("me", "me"), ("nos", "us")]
@@ -80,7 +80,7 @@ def clitic(speaker: Speaker) -> list[Sentence]:
 
 
 def modal(speaker: Speaker) -> list[Sentence]:
-    """Can, want to, have to."""
+    """Draw a statement with "can", "want to" or "have to"."""
     frames = tuple(f for f in speaker.frames() if {"present", "future"} & set(f.tenses) and "human" in f.subject)
     frames = tuple(f for f in frames if f.tenses != ("present",) or f.skill)
     kind = speaker.pick(("affirmative", "negative", "question"))
@@ -95,7 +95,7 @@ def modal(speaker: Speaker) -> list[Sentence]:
 
 
 def passive(speaker: Speaker) -> list[Sentence]:
-    """What was done by whom, perhaps with its mirror image."""
+    """Say in the passive what was done by whom, sometimes with the mirror image."""
     clause = draw_clause(speaker, tuple(f for f in speaker.frames() if f.passive), tenses=("preterite",), timed=0.6)
     agent, patient = clause.subject, clause.object
     if agent.noun == "":
