@@ -1,4 +1,4 @@
-"""The axes of `Architecture` and their values. Tests that use them include new axes and values by themselves."""
+"""The axes of `Architecture` and their values. New named values are included automatically."""
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

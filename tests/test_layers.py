@@ -1,4 +1,4 @@
-"""Imports are those that CONTRIBUTING.md draws; nothing is imported before it is needed; files can be seen whole."""
+"""Imports follow the layers of CONTRIBUTING.md; nothing is imported too early; files and functions are short."""
 
 import ast
 import inspect

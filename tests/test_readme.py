@@ -1,4 +1,4 @@
-"""Commands and Python of the README and two pages run, on a small corpus and for one epoch; links lead somewhere."""
+"""Commands and Python of the README and two pages run on a small corpus for one epoch; links have targets."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""Every file of a run, of a model directory and of a prepared corpus, damaged in every way, before every command.
+"""Every file of a run, a model directory and a prepared corpus is damaged in every way, then used by every command.
 
 There are two ways to end: the result that the undamaged files give, or one sentence and an exit code.
 """

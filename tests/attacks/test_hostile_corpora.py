@@ -1,4 +1,4 @@
-"""Corpora that are not what they should be: the pairs that are read, or the one sentence that is said."""
+"""Malformed corpora: which pairs are read, or which one sentence is the error."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""Model directories of strangers, under a limit of memory: one sentence each, no code run, no file read outside."""
+"""Model directories from strangers, with limited memory: one sentence each, no code run, no file read outside."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Settings and corpora of the other tasks that cannot be: one sentence, and no run directory of a training."""
+"""Impossible settings and corpora of the other tasks: one sentence, and no run directory."""
 
 import os
 from pathlib import Path

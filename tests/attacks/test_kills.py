@@ -1,4 +1,4 @@
-"""Trainings that are killed at random moments: going on gives the same bits, and nothing is left behind.
+"""Trainings killed at random moments: resuming gives the same bits, and leaves no files behind.
 
 Each process is forked from one that has loaded everything, so that a kill takes a second.
 """

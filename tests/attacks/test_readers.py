@@ -1,4 +1,4 @@
-"""Any bytes give a value or one of our errors, whichever reader gets them."""
+"""Readers turn any bytes into a value or one of our errors."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""The benchmarks' formula for FLOPs against torch's own counter on this project's models."""
+"""The benchmarks' formula for FLOPs agrees with torch's counter on this project's models."""
 
 import dataclasses
 

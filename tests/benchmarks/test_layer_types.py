@@ -1,4 +1,4 @@
-"""Vaswani et al. (2017), Table 1: what is counted and measured against formulas, and these against the paper."""
+"""Vaswani et al. (2017), Table 1: counts and measurements against formulas, and formulas against the paper."""
 
 import json
 import math

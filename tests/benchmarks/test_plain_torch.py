@@ -1,4 +1,4 @@
-"""The peer in plain PyTorch computes what this project's models compute."""
+"""The benchmark's model in plain PyTorch computes the same as this project's models."""
 
 import dataclasses
 import re

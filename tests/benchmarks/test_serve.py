@@ -1,4 +1,4 @@
-"""The benchmark of servers counts what comes back, and notices answers that are another text's."""
+"""The server benchmark counts answers, and notices answers that belong to another text."""
 
 import asyncio
 import json

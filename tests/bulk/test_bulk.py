@@ -1,4 +1,4 @@
-"""Jobs: any shards give what one pass gives, nothing is lost or doubled, and nothing else is taken for a job's own."""
+"""Jobs: any sharding gives the result of a single pass, no line is lost or doubled, and other files are not a job's."""
 
 import dataclasses
 import errno

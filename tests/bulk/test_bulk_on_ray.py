@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: what is handed to whom, and what happens where machines are lost."""
+"""Shards on a Ray cluster: which worker gets which shard, and what happens when machines are lost."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Files as they are read: TSV with and without a line of names, and what cannot be unpacked."""
+"""Reading input files: TSV with and without column names, and files that cannot be unpacked."""
 
 import errno
 import gzip

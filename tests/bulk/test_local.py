@@ -1,4 +1,4 @@
-"""Processes that work on shards: what happens where they die, fail, or are to stop."""
+"""Worker processes for shards: what happens when they die, fail or must stop."""
 
 import dataclasses
 import threading

@@ -1,4 +1,4 @@
-"""The command line as its users meet it: what they type, what they read, and the exit code."""
+"""The command line as users see it: what they type, what they read, and the exit code."""
 
 import gzip
 import io

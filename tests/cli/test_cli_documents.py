@@ -1,4 +1,4 @@
-"""`repose translate-file` and `translate --paragraphs`: files keep their form, and nothing is lost by accident."""
+"""`repose translate-file` and `translate --paragraphs`: files keep their formatting, and nothing is lost."""
 
 import gzip
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`repose grid` as its users meet it."""
+"""`repose grid` as users see it."""
 
 import contextlib
 import functools

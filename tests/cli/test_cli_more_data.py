@@ -1,4 +1,4 @@
-"""More data than one parallel corpus, from the command line: fine-tuning, back-translation, several corpora."""
+"""Training on more than one parallel corpus: fine-tuning, back-translation, several corpora."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""What is printed where nobody reads it or it cannot be stored: a closed pipe, a full disk."""
+"""Output that nobody reads or that cannot be stored: a closed pipe, a full disk."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What `repose train`, `init` and `grid` say before and after a training, as somebody new meets it."""
+"""What `repose train`, `init` and `grid` print before and after training, as a newcomer sees it."""
 
 import dataclasses
 import shlex

@@ -1,4 +1,4 @@
-"""Experiments: layers and their origins, sentences for mistakes, run ids, TOML and JSON that come back the same."""
+"""Experiments: layers of settings and their origins, messages for mistakes, run ids, round trips to TOML and JSON."""
 
 import contextlib
 import dataclasses

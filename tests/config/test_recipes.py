@@ -1,4 +1,4 @@
-"""Settings by the size of a corpus: chosen, said, overridden, and not laid over a run that was begun without them."""
+"""Settings by corpus size: chosen, reported, overridden, and not applied to a run that started without them."""
 
 from dataclasses import asdict
 from pathlib import Path

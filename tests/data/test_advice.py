@@ -1,4 +1,4 @@
-"""What people read of a check."""
+"""The messages of `repose check`."""
 
 from repose.data import advice
 from repose.data.findings import CorpusCheck, Finding, Kind

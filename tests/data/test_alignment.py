@@ -1,4 +1,4 @@
-"""Where two files slip against each other, by lengths and by numbers."""
+"""Finding where two files are misaligned, by lengths and by numbers."""
 
 import numpy as np
 import pytest

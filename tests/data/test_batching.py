@@ -1,4 +1,4 @@
-"""Batches: every pair once an epoch, a pure function of (seed, epoch), within the budget, shared out fairly."""
+"""Batches: every pair once per epoch, a pure function of (seed, epoch), within the budget, shared fairly."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""BPE-dropout against the tokenizer itself, and against the paper's algorithm written for one word."""
+"""BPE-dropout against the tokenizer itself, and against the paper's algorithm for one word."""
 
 import json
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""`corpora.toml`: that the catalogue of published corpora is whole, consistent, and as its sources say."""
+"""`corpora.toml`: the catalogue of published corpora is complete, consistent, and agrees with its sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Crafted corpora, each with one thing wrong: what the check finds, how often, and on which line of the file."""
+"""Corpora with one problem each: what the check finds, how often, and on which line of the file."""
 
 import gzip
 import subprocess

@@ -1,4 +1,4 @@
-"""`repose.data.corpora` on constructed corpora, fetched from folders, archives and mirrors on the loopback."""
+"""`repose.data.corpora` on artificial corpora from folders, archives and mirrors on the loopback interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prepared datasets: what is stored, and what is left when something goes wrong."""
+"""Prepared datasets: what is stored, and what remains after an error."""
 
 import errno
 import json

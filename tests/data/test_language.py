@@ -1,4 +1,4 @@
-"""Languages are told by the model that comes with py3langid, or by the names of files."""
+"""Languages are detected by py3langid's model or from the names of files."""
 
 from pathlib import PurePath
 

@@ -1,4 +1,4 @@
-"""Several corpora in shares: counts, and that each epoch is a pure function of its number."""
+"""Corpora mixed in proportions: counts, and each epoch is a pure function of its number."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""A user's text in the characters of the training text."""
+"""Users' text is normalised to the characters of the training text."""
 
 import unicodedata
 from typing import Any

@@ -1,4 +1,4 @@
-"""The embedded corpus as it is shipped; that the grammar still writes it: tests/tools."""
+"""The embedded corpus that ships with the package. (tests/tools checks that the grammar still writes it.)"""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Readers: every kind of file, and what hostile files do."""
+"""Readers of every kind of file, also with hostile files."""
 
 import builtins
 import bz2

@@ -1,4 +1,4 @@
-"""Scripts by the names of letters."""
+"""Scripts are detected by the names of letters."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Held-out pairs: no sentence in two splits, deterministic, everything counted."""
+"""Held-out pairs: no sentence in two splits, deterministic, all pairs counted."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Tags are reserved tokens that stand after START and that no text can spell."""
+"""Tags are reserved tokens after START, which no text can produce."""
 
 import pickle
 from typing import Any

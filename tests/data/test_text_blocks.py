@@ -1,4 +1,4 @@
-"""Text for language modelling: what is predicted, from what, and what is counted."""
+"""Text for language modelling: what is predicted, from which context, and what is counted."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Labels of tokens: text that can be read, whatever the tokenizer."""
+"""Labels of tokens are readable text with any tokenizer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which text looks tokenised, and what is put together again."""
+"""Detecting tokenised text and detokenising it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tokenizers: nothing is lost where nothing may be, and no text can spell a special token."""
+"""Tokenizers: no text is lost where it must not be, and no text can produce a special token."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Translation memories: what translators' tools write, and what hostile files do."""
+"""Translation memories: files of translators' tools, and hostile files."""
 
 import gzip
 import tracemalloc

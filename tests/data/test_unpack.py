@@ -1,4 +1,4 @@
-"""`repose.data.unpack` against archives that would write elsewhere, lie about themselves, or are damaged."""
+"""`repose.data.unpack` against archives that write outside, lie about their contents, or are damaged."""
 
 from __future__ import annotations
 

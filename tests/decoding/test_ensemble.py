@@ -1,4 +1,4 @@
-"""Several models as one: their mean, in every engine and process, and what cannot be one."""
+"""Ensembles: the mean of several models, in every engine and process, and which models cannot be combined."""
 
 import dataclasses
 import math

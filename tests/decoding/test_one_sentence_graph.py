@@ -1,4 +1,4 @@
-"""What a search chose in one go becomes the hypotheses that `search` finds step by step."""
+"""A search that runs inside one graph finds the same hypotheses as `search` step by step."""
 
 import math
 import random

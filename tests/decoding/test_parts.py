@@ -1,4 +1,4 @@
-"""Texts of any length: nothing is lost where they are split, and white space stays."""
+"""Texts of any length: nothing is lost when they are split, and white space stays."""
 
 import math
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Translations of several processes, what becomes of the workers, and what is said where one fails."""
+"""Translating in several processes: results, what happens to the workers, and messages when one fails."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""Drawn translations: the model's own distribution, and the same draws however sentences are grouped."""
+"""Sampled translations: the model's own distribution, and the same samples for any batching of sentences."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""The search against scripted probability tables, plain loops and enumeration of every possible output.
+"""The search against scripted probability tables, plain loops, and enumeration of every possible output.
 
 Vocabulary of the tables: 0 [PAD], 1 [UNK], 2 [START], 3 [END], 4 a, 5 b (and so on).
 """

@@ -1,4 +1,4 @@
-"""Where lines are read from."""
+"""Translating lines from files and streams."""
 
 import io
 import queue

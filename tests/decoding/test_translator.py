@@ -1,4 +1,4 @@
-"""The translator with a small model that has learnt to reverse its input, and with untrained ones."""
+"""The translator with a small model that has learnt to reverse its input, and with untrained models."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""An export to ONNX translates where nothing is installed but what the extra `runtime` asks for."""
+"""An export to ONNX translates with only the packages of the extra `runtime` installed."""
 
 import os
 import re

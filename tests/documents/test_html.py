@@ -1,4 +1,4 @@
-"""HTML: every tag stays, well nested, around the words that it stood around; nothing else changes."""
+"""HTML: every tag stays, correctly nested, around its words; nothing else changes."""
 
 import html
 import re

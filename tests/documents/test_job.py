@@ -1,4 +1,4 @@
-"""What is sent to a model, where its words came from, and where marks go that have no words."""
+"""Translating documents: what the model gets, where its words go, and where marks without words go."""
 
 import errno
 import sys

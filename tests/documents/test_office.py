@@ -1,4 +1,4 @@
-"""Word processors' documents: looks, links, notes, fields and tables stay; what is hostile is refused in a sentence."""
+"""Word processor files: formatting, links, notes, fields and tables stay; hostile files are refused in a sentence."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""Parts of a test set by length, and their scores against those of the same sentences as texts."""
+"""Parts of a test set by length have the scores of the same sentences as whole sets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Which translations loop."""
+"""Detecting translations that loop."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""BLEU and chrF against values derived by hand, and what their names and signatures say."""
+"""BLEU and chrF against values derived by hand, and their names and signatures."""
 
 import importlib.util
 import math

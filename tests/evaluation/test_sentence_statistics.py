@@ -1,4 +1,4 @@
-"""Counts of sentences against scores of texts, and as a file."""
+"""Statistics per sentence give the scores of whole texts, also after a round trip through a file."""
 
 import random
 from pathlib import Path

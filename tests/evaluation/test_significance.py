@@ -1,4 +1,4 @@
-"""Tests of significance against sacreBLEU, enumeration, closed forms and their own promise."""
+"""Significance tests against sacreBLEU, enumeration, closed forms, and their nominal error rates."""
 
 import itertools
 import math

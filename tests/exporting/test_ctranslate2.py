@@ -1,4 +1,4 @@
-"""CTranslate2 computes what the model computes, for every value of every axis that it can express."""
+"""CTranslate2 computes what the model computes, for every axis value that it can express."""
 
 import dataclasses
 import json

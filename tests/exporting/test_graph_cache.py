@@ -1,4 +1,4 @@
-"""Graphs in the cache stay while a process makes them or translates with them, and are cleared away otherwise."""
+"""Cached graphs stay while a process makes or uses them, and can be removed otherwise."""
 
 import gc
 import pickle

@@ -1,4 +1,4 @@
-"""Files of npm packages: by a program called npm, which is a script here."""
+"""Fetching files of npm packages, with a script in place of npm."""
 
 import hashlib
 import io

@@ -1,4 +1,4 @@
-"""Exports to ONNX, the engine that computes with them, and the cache of graphs."""
+"""Exports to ONNX, their engine, and the cache of graphs."""
 
 import copy
 import dataclasses

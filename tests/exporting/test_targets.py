@@ -1,4 +1,4 @@
-"""Whatever the target: an export appears whole or not at all, and replaces nothing that is not its own."""
+"""Every target: an export appears whole or not at all, and replaces only files of its own."""
 
 import json
 import re

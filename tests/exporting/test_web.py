@@ -1,4 +1,4 @@
-"""The page translates as `repose translate` does: in a real browser, where there is one."""
+"""The exported page translates like `repose translate`, in a real browser if one is installed."""
 
 import functools
 import json

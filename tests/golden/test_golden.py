@@ -1,4 +1,4 @@
-"""Today's code does what the code did that wrote the golden files (`record.py`)."""
+"""Today's code behaves like the code that wrote the golden files (`record.py`)."""
 
 import difflib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The graphs of every architecture compute what the model computes, whole sentences and beams alike."""
+"""The graphs of every architecture compute what the model computes, for whole sentences and for beams."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A cell's process, and several of them side by side on this machine."""
+"""The process of a cell, and several cells in parallel on this machine."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Grid files: what they expand to, and what is refused, with the place and a way out."""
+"""Grid files: what they expand to, and which are refused, with the place and advice."""
 
 import json
 import re

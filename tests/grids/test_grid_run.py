@@ -1,4 +1,4 @@
-"""A grid's folder: nothing runs twice, nothing is lost, and what is in the way is said by cell."""
+"""A grid's folder: no cell runs twice, nothing is lost, and problems are reported by cell."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: what happens when machines go, and the whole on two real ones."""
+"""Cells on a Ray cluster: what happens when machines are lost, and a whole grid on a real cluster."""
 
 import _thread
 import importlib.util

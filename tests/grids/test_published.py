@@ -1,4 +1,4 @@
-"""The papers' numbers are what they print, and agree with each other as far as the papers do."""
+"""Published numbers are those printed in the papers, and agree with each other as far as the papers do."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Which axis values go together, and what the presets are."""
+"""Which axis values can be combined, and what the presets are."""
 
 import dataclasses
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""The audit finds each kind of leak under its own name, and nothing in models that do not leak."""
+"""The audit names each kind of leak, and finds none in models that do not leak."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Every value of every axis is computed: it makes another model than the axis's default does."""
+"""Every value of every axis has an effect: it gives another model than the axis's default."""
 
 import contextlib
 import dataclasses

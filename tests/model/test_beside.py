@@ -1,4 +1,4 @@
-"""Gradients of weights that are computed beside the others are those of autograd."""
+"""Gradients of weights computed beside the others are those of autograd."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Attention with a cache: which models absorb heads, that both forms are attention, and int8."""
+"""Attention with a cache: which models absorb heads, whether both forms are equal, and int8."""
 
 import dataclasses
 import importlib.resources

@@ -1,4 +1,4 @@
-"""The decoder without an encoder: what it may see, over all axes."""
+"""The decoder without an encoder, over all axes: which tokens it sees."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a look ahead buys, and that nothing else buys it: training on targets that cannot be predicted.
+"""How much looking ahead gains, and that nothing else gains it: training on unpredictable targets.
 
 Targets are uniform random tokens, so no causal model can do better than log V nats per token, whatever it learns. A
 norm over the whole target sentence reveals its bag of words, in the limit log(n!)/n.

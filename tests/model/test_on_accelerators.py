@@ -1,4 +1,4 @@
-"""What is computed on all positions of a batch, as on accelerators, is what is computed on real tokens alone."""
+"""Computing all positions of a batch, as on accelerators, equals computing only the real tokens."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The biaffine head against its equations in loops, and the parser over all presets."""
+"""The biaffine head against its equations in loops, and the parser with all presets."""
 
 import dataclasses
 from typing import Any

@@ -1,4 +1,4 @@
-"""Positional encodings against loop transcriptions of their equations."""
+"""Positional encodings against their equations in loops."""
 
 import cmath
 import dataclasses

@@ -1,4 +1,4 @@
-"""Token normalization against loop transcriptions of eq. 4-9, and the traps around it."""
+"""Token normalization against eq. 4-9 in loops, and its pitfalls."""
 
 import pytest
 import torch

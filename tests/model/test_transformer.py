@@ -1,4 +1,4 @@
-"""The whole model: published counts, parity with torch's, and the invariants over every combination of axes."""
+"""The whole model: published counts, parity with torch, and invariants over all combinations of axes."""
 
 import dataclasses
 import math

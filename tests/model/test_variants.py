@@ -1,4 +1,4 @@
-"""The Enhanced Transformer's techniques and its rivals, each against a transcription of its equations in loops."""
+"""The Enhanced Transformer's techniques and their alternatives, each against its equations in loops."""
 
 import dataclasses
 import math

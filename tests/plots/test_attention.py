@@ -1,4 +1,4 @@
-"""Attention maps of models: which weights, which labels, which numbers, and what the pictures say."""
+"""Attention maps of models: weights, labels, numbers, and what the pictures show."""
 
 import json
 import math

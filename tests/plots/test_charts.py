@@ -1,4 +1,4 @@
-"""Charts: names that do not touch, and panels that hold what is drawn."""
+"""Charts: names do not overlap, and panels contain everything that is drawn."""
 
 from itertools import pairwise
 

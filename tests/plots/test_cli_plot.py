@@ -1,4 +1,4 @@
-"""`repose plot` as its users meet it."""
+"""`repose plot` as users see it."""
 
 import functools
 import json

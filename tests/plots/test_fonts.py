@@ -1,4 +1,4 @@
-"""Labels in any script: a font is found, or a sentence says which is missing."""
+"""Labels in any script: a font is found, or a sentence says which one is missing."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The environment, as the libraries that will use it want it."""
+"""The environment has the interface that reinforcement learning libraries expect."""
 
 import warnings
 

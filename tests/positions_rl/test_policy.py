@@ -1,4 +1,4 @@
-"""Learning: what a user types and sees, what an interruption leaves, and where SAC ends up for each reward."""
+"""Learning: what users type and see, what remains after an interruption, and where SAC converges for each reward."""
 
 import functools
 import importlib.util

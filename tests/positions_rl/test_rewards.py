@@ -1,4 +1,4 @@
-"""What a table is worth: the printed equation in loops, and where each reward is greatest."""
+"""Rewards of a table: the printed equation in loops, and the maximum of each reward."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The file of a table: what is written is read, what is no table is refused in a sentence."""
+"""Table files: written tables can be read, and files that are not tables are refused in a sentence."""
 
 import itertools
 import json

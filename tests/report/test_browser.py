@@ -1,4 +1,4 @@
-"""The page in a real browser: Debian's chromium, driven by chromedriver (W3C WebDriver, in plain HTTP)."""
+"""The report's page in a real browser: Debian's chromium, driven by chromedriver (W3C WebDriver, plain HTTP)."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""`repose report` as its users meet it."""
+"""`repose report` as users see it."""
 
 import functools
 import importlib.util

@@ -1,4 +1,4 @@
-"""Which runs a report is of: found, told apart, counted once, and complained of."""
+"""Which runs a report includes: found, distinguished, counted once, and reported if unusable."""
 
 import json
 import shutil

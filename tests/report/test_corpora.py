@@ -1,4 +1,4 @@
-"""Corpora of one name that are measured on other sentences are told apart, and nothing is ranked across them."""
+"""Corpora of the same name with different test sentences are distinguished, and not ranked together."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`repose plot curves`: which runs are one curve, what it is called, and the numbers beside it."""
+"""`repose plot curves`: which runs form one curve, its name, and the numbers beside it."""
 
 import json
 import re

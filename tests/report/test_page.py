@@ -1,4 +1,4 @@
-"""The page: whole by itself, what it makes of texts, and what those who cannot see it are told."""
+"""The page: self-contained, safe with any text, and accessible to people who cannot see it."""
 
 import base64
 import dataclasses

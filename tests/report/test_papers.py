@@ -1,4 +1,4 @@
-"""The papers' tables beside ours: their layout, their numbers, our numbers, and what keeps them apart."""
+"""Tables of the papers beside ours: their layout, their numbers, our numbers, and how both are distinguished."""
 
 import dataclasses
 from collections.abc import Sequence

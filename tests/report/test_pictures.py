@@ -1,4 +1,4 @@
-"""The pictures of a report: what is drawn of which runs, and with which numbers."""
+"""The pictures of a report: which runs they show, and with which numbers."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""`repose plot share`: the look ahead's share of a gain in loss."""
+"""`repose plot share`: how much of a gain in loss comes from looking ahead."""
 
 import json
 from pathlib import Path

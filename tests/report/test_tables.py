@@ -1,4 +1,4 @@
-"""The numbers of a report: what is averaged over what, what is marked, and what is left out."""
+"""The numbers of a report: what is averaged, what is marked, and what is left out."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""With which settings runs were made, and what is said where systems were not trained alike."""
+"""The settings of runs in a report, and what it says about systems that were trained differently."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a report says beside the scores: how translations end, and that references are not as people write them."""
+"""What a report says besides the scores: how translations end, and that references are not written by people."""
 
 import json
 from pathlib import Path

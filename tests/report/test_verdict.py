@@ -1,4 +1,4 @@
-"""What a report says first."""
+"""The first sentences of a report."""
 
 import json
 import shutil

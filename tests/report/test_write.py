@@ -1,4 +1,4 @@
-"""A report as Markdown, CSV and LaTeX: what is written can be read again."""
+"""Reports as Markdown, CSV and LaTeX can be read again."""
 
 import csv
 import dataclasses

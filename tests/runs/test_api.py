@@ -1,4 +1,4 @@
-"""Training and measuring from Python."""
+"""Training and evaluating from Python."""
 
 import contextlib
 import os

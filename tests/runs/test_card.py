@@ -1,4 +1,4 @@
-"""The card of a model directory: what the hub reads, and what people read."""
+"""The model card: what the hub reads, and what people read."""
 
 import json
 import shutil

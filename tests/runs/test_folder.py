@@ -1,4 +1,4 @@
-"""The owner of a run directory: what it writes it reads, and damage is one sentence."""
+"""Run directories: what is written can be read, and damage is reported in one sentence."""
 
 import dataclasses
 import json

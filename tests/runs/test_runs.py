@@ -1,4 +1,4 @@
-"""A run from corpus to scores, in the small, by the recipe of the Enhanced paper."""
+"""A small run from corpus to scores, with the recipe of the Enhanced paper."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The short forms of `import repose`, used wrongly."""
+"""Wrong uses of the short functions of `import repose`."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models on a hub, which is a local server here that has the hub's endpoints."""
+"""Models on a hub: here a local server with the hub's endpoints."""
 
 import dataclasses
 import hashlib

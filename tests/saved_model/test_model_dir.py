@@ -1,4 +1,4 @@
-"""Model directories: what is written comes back, what is damaged is refused, and no reader sees half of a model."""
+"""Model directories: round trips, damaged ones are refused, and no reader sees half a model."""
 
 import dataclasses
 import gc

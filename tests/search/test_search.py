@@ -1,4 +1,4 @@
-"""Searches: what a file asks for, who goes on, and that a killed search ends as one that nobody disturbed."""
+"""Searches: what their files say, which trials continue, and that a killed search ends like an undisturbed one."""
 
 import dataclasses
 import json

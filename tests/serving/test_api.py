@@ -1,4 +1,4 @@
-"""The API as clients of LibreTranslate use it: each way to ask, each answer, each sentence about what is wrong."""
+"""The API as LibreTranslate's clients use it: every kind of request, every answer, every error message."""
 
 import asyncio
 import gzip

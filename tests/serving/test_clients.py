@@ -1,4 +1,4 @@
-"""Libraries that speak to LibreTranslate speak to this server, unchanged."""
+"""Client libraries of LibreTranslate work with this server unchanged."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The container file and the systemd unit: what they promise, and that the command line has what they say."""
+"""The container file and the systemd unit: they keep their promises and use existing options."""
 
 import configparser
 import dataclasses

@@ -1,4 +1,4 @@
-"""Worker processes and the queue before them: nothing is lost, mixed up or answered twice, whoever dies."""
+"""Worker processes and their queue: no request is lost, mixed up or answered twice, whichever process dies."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What the page asks of /explain beside the translation."""
+"""The page's requests to /explain."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What strangers send: never a 500, never without bound, never a file that is not theirs."""
+"""Hostile requests: never a 500, never unbounded, never somebody else's file."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The page in a real browser, against a dispatcher that shouts."""
+"""The page in a real browser, with a dispatcher that writes in capitals."""
 
 import asyncio
 import re

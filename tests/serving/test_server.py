@@ -1,4 +1,4 @@
-"""`repose serve` as a process, from its start to its end, with a model and under load."""
+"""`repose serve` as a process with a model, from start to end and under load."""
 
 import contextlib
 import dataclasses

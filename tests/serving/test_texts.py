@@ -1,4 +1,4 @@
-"""Short ways for plain texts, which must lead where the long ones do."""
+"""Fast paths for plain texts give the same results as the general ones."""
 
 import pytest
 import sentencex

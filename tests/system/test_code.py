@@ -1,4 +1,4 @@
-"""A digest of source files, for what is kept and depends on them."""
+"""A digest of source files, for cached files that depend on them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What this machine has, and what is more than it can be meant to run."""
+"""This machine's devices, and requests for more than it has."""
 
 from threading import Event, Thread
 

@@ -1,4 +1,4 @@
-"""Errors and what is told of them."""
+"""Errors and their messages."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files replaced in one step, folders replaced as a whole, locks that die with their process."""
+"""Files are replaced in one step, folders as a whole, and locks end with their process."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Helper processes and the process that started them."""
+"""Helper processes and the process that starts them."""
 
 import subprocess
 import sys

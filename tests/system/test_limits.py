@@ -1,4 +1,4 @@
-"""What a container grants, read from control groups as systems write them."""
+"""A container's limits, read from control groups in the forms that systems write."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: nothing is cut, names stay whole where they can, numbers are not broken."""
+"""Tables on narrow terminals: nothing is cut, names stay whole if possible, numbers are not broken."""
 
 import contextlib
 import re

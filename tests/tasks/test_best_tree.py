@@ -1,4 +1,4 @@
-"""The best tree against all trees."""
+"""The best tree against an enumeration of all trees."""
 
 import itertools
 import sys

@@ -1,4 +1,4 @@
-"""Whose sentences are trained on and whose are measured: a corpus's own sets, or a split of all of it."""
+"""Which sentences are for training and which for evaluation: a corpus's own sets, or a split of it."""
 
 import contextlib
 import dataclasses

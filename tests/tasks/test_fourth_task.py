@@ -1,4 +1,4 @@
-"""A task that the package does not know, from its file to its scores: the seam is whole, and all of a task is there."""
+"""A task outside the package, from its file to its scores: the interface of tasks is complete."""
 
 import json
 import sys

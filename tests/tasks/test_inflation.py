@@ -1,4 +1,4 @@
-"""Which scores carry a warning."""
+"""Which scores come with a warning."""
 
 from typing import Any
 

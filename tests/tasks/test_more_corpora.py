@@ -1,4 +1,4 @@
-"""Further corpora and synthetic pairs: tags, what is left out of them, and how often an epoch reads them."""
+"""Additional corpora and synthetic pairs: tags, what is left out, and how often an epoch reads them."""
 
 import dataclasses
 from pathlib import Path

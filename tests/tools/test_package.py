@@ -1,4 +1,4 @@
-"""What is installed: every file of the package, and nothing of the tools; and how the package is cited."""
+"""The installed package: all its files, none of the tools; and how to cite it."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The grammar of the embedded corpus: distinct, deterministic, grammatical, one translation each; order matters."""
+"""The embedded corpus's grammar: distinct, deterministic, grammatical, one translation each; order matters."""
 
 import lzma
 import os

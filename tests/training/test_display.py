@@ -1,4 +1,4 @@
-"""What somebody sees who waits for a training."""
+"""What users see during training."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Several workers: the same numbers as one, and an end for all of them whatever happens to one."""
+"""Several workers compute the same numbers as one, and all of them end whatever happens to one."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Batches that are made before they are asked for."""
+"""Batches are made in advance."""
 
 import threading
 from functools import partial

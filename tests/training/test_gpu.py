@@ -1,4 +1,4 @@
-"""What a GPU comes to, against the CPU (`pytest -m gpu`). The CPU stands in for it in some, to try the tests."""
+"""Computation on a GPU against the CPU (`pytest -m gpu`). Some tests use the CPU in its place, to try the tests."""
 
 import dataclasses
 import warnings

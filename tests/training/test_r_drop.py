@@ -1,4 +1,4 @@
-"""R-Drop's loss and gradients against torch's own, written down as in the paper."""
+"""R-Drop's loss and gradients against torch's own, written as in the paper."""
 
 import pytest
 import torch

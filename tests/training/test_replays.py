@@ -1,4 +1,4 @@
-"""Which passes are recorded and replayed, with a stand-in for CUDA; `test_gpu` has what a GPU computes."""
+"""Which passes are recorded and replayed, with a stand-in for CUDA (`test_gpu` covers the GPU's results)."""
 
 import contextlib
 import warnings

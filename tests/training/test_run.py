@@ -1,4 +1,4 @@
-"""Trainings from beginning to end: stopped, resumed, killed, finished."""
+"""Trainings from start to end: stopped, resumed, killed, finished."""
 
 import dataclasses
 import json

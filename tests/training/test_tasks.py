@@ -1,4 +1,4 @@
-"""Language modelling and parsing through the same loop: stopped, resumed, shared out, handed on."""
+"""Language modelling and parsing in the same training loop: stopped, resumed, distributed, continued."""
 
 import dataclasses
 import random

@@ -1,4 +1,4 @@
-"""Packing changes nothing: loss and gradients are those of a model that computes on the padded batch."""
+"""Packing changes nothing: loss and gradients equal those of a model that computes the padded batch."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Every place of the skeleton that a paper changes, through the whole of a training."""
+"""Every part of the model that a paper changes, through a whole training."""
 
 import dataclasses
 from pathlib import Path
