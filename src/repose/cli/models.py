@@ -64,7 +64,7 @@ def translate(
     precision: Precision = None,
     engine: Engine = "auto",
 ) -> None:
-    """Translate a file or stdin line by line, and print one line for each line, in order.
+    """Translate a file or stdin line by line, and print one translation for each line, in order.
 
     A line may hold several sentences, which are translated one by one.
     """

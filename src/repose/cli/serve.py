@@ -114,8 +114,9 @@ def serve(
 ) -> None:
     """Serve models over HTTP, with LibreTranslate's API and a web page.
 
-    SIGTERM stops the server when open requests are answered, after --drain-seconds at the latest. SIGHUP reloads models
-    and API keys while it serves.
+    SIGTERM stops the server when open requests are answered, after --drain-seconds at the latest.
+
+    SIGHUP reloads models and API keys while it serves.
     """
     if os.getpid() == 1:  # in a container, where process 1 ignores signals without a handler
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
