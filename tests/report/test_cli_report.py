@@ -82,7 +82,7 @@ def test_files_beside_another_programs_report_json_stay(run: Run, runs: Path, tm
 
 MISTAKES = {
     "no folder": (["nowhere"], 1, "there is no folder nowhere"),
-    "no runs": (["home"], 1, "there is no run that has recorded anything under home"),
+    "no runs": (["home"], 1, "no run has recorded anything under home"),
     "unknown format": (["runs", "-f", "pdf"], 2, "there is no format 'pdf': known are html, md, csv, tex"),
     "no format": (["runs", "-f", ","], 2, "--format names no format"),
     "unknown baseline": (["runs", "--baseline", "reinforce"], 2, "did you mean 'reinforced'"),

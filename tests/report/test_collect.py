@@ -358,7 +358,7 @@ def test_what_is_unfinished_or_failed_is_said_and_the_rest_counts(
     report = build(runs)
     assert report.subtitle.startswith("1 finished run of 1 system on multi30k de-en, 1 failed, 3 unfinished;")
     assert report.warnings == (
-        "The system has one finished seed: how much scores move with it is unknown.",
+        "The system has one finished seed: how much scores vary with the seed is unknown.",
         "1 of 5 cells failed: x-s4 (see Runs).",
         "3 of 5 cells are unfinished: x-s2, x-s3, x-s1 (see Runs).",
     )
@@ -475,7 +475,7 @@ def test_a_grid_that_cannot_be_read_is_said(content: str, sentence: str, make_ru
 def test_nothing_and_unknown_names_are_one_sentence(make_run: Any, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"there is no folder .*missing"):
         read_runs([tmp_path / "missing"])
-    with pytest.raises(CheckpointError, match="there is no run that has recorded anything under"):
+    with pytest.raises(CheckpointError, match="no run has recorded anything under"):
         read_runs([tmp_path])
     with pytest.raises(ConfigError, match="did you mean 'original'"):
         read_runs([make_run("original-s0", [2.0])], baseline="orignal")

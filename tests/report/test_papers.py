@@ -92,8 +92,8 @@ def test_other_data_tokens_and_sizes_are_said(make_run: Any, tmp_path: Path) -> 
     table = table_of(asked(tmp_path, "reinforced/table-1"), "reinforced-table-1")
     (ours,) = [row for row in table.rows if row[1].text.startswith("here")]
     note = said(ours[1])
-    assert "but other data than the paper's" in note
-    assert "Other tokens here (bpe, at most 4,000 tokens)" in note
+    assert "but not the paper's data" in note
+    assert "Tokens here (bpe, at most 4,000 tokens)" in note
     assert "d_token 16 (128)" in note
     assert texts(ours)[8:] == ["–"] * 4  # no proposed model
 
@@ -126,7 +126,7 @@ def test_single_numbers_stand_beside_ours(make_run: Any, tmp_path: Path) -> None
     (row,) = table.rows
     assert texts(row)[2:5] == ["4,297.79 ± 675.79", "baseline", "25.00 ± 7.07"]
     assert "the caption of Figure 3 the variance" in said(row[2])
-    assert "Theirs are of pt to en, ours of multi30k de-en. Seconds are of other machines" in table.caption
+    assert "Theirs are for pt to en, ours for multi30k de-en. Seconds are from different machines" in table.caption
 
 
 @pytest.fixture

@@ -71,7 +71,9 @@ def test_other_settings_are_named(runs: list[Path], tmp_path: Path) -> None:
         config["experiment"]["training"]["learning_rate"] = 0.5
         path.write_text(json.dumps(config))
     (remark,) = plot_share(runs, tmp_path / "share.svg").remarks
-    assert remark.startswith("vocabulary: Other settings than none, beside the architecture: learning_rate 0.5 against")
+    assert remark.startswith(
+        "vocabulary: Settings besides the architecture that differ from those of none: learning_rate 0.5 against"
+    )
 
 
 def test_one_seed_has_no_deviation(runs: list[Path], tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_counts_have_no_deviation_and_a_range_where_they_differ(make_run: Any, t
     row = cells(table, "a")
     assert (row["epochs"].text, row["epochs"].value) == ("2–3", 2.5)
     assert "±" not in row["parameters"].text
-    assert "Epochs are unequal" in row["epochs"].notes[0]
+    assert "different numbers of epochs" in row["epochs"].notes[0]
 
 
 def test_at_equal_epochs_all_have_had_as_many_as_the_shortest(make_run: Any, tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ def test_at_equal_epochs_all_have_had_as_many_as_the_shortest(make_run: Any, tmp
     assert row["valid. loss"].best
     assert not row["BLEU"].best
     (epochs,) = [section for section in build(runs).sections if section.title == "Epochs"]
-    assert epochs.warnings == ("Epochs are unequal on multi30k de-en.",)
+    assert epochs.warnings == ("The systems have different numbers of epochs on multi30k de-en.",)
 
 
 def test_the_best_epoch_is_each_runs_own(make_run: Any, tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def test_runs_that_were_begun_with_unlike_code_are_told(make_run: Any, tmp_path:
         config.write_text(json.dumps(json.loads(config.read_text()) | {"versions": versions}))
     runs = read_runs([tmp_path]).runs
     assert mixed_code(runs) == [
-        "repose/model or repose/training was changed between these runs, begun with old (such as x-s0) and new (such "
-        "as x-s1): if the change alters what they compute, train the others anew."
+        "repose/model or repose/training was changed between these runs, started with old (such as x-s0) and new (such "
+        "as x-s1): if the change alters what they compute, train the others again."
     ]
     assert mixed_code([run for run in runs if run.name != "x-s1"]) == []  # another version says so itself
     assert mixed_code([replace(run, corpus=run.name) for run in runs]) == []  # nobody compares them
@@ -74,7 +74,7 @@ def test_scores_of_systems_that_were_trained_otherwise_carry_a_note(make_run: An
     notes = {row[0].text: row[0].notes for row in table.rows}
     assert notes["plain"] == notes["deep"] == []
     (note,) = notes["fast"]
-    assert note.startswith("Other settings than plain, beside the architecture: vocab_size 77 against ")
+    assert note.startswith("Settings besides the architecture that differ from those of plain: vocab_size 77 against ")
     assert "learning_rate 0.5 against" in note
 
 
@@ -96,7 +96,9 @@ def test_what_acts_in_training_is_noted_and_widths_as_they_act(
     make_run("plain-s0", [2.0], settings=[noam])
     make_run("other-s0", [2.0], settings=[noam, *settings])
     notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
-    assert notes["other"] == [f"Other settings than plain, beside the architecture: {note}."] * bool(note)
+    assert notes["other"] == [f"Settings besides the architecture that differ from those of plain: {note}."] * bool(
+        note
+    )
 
 
 @pytest.mark.parametrize("best_by", ["loss", "chrf"])
@@ -107,7 +109,7 @@ def test_sentences_that_are_translated_are_a_setting_where_weights_are_kept_by_c
     for name, number in (("plain", 10), ("other", 20)):
         make_run(f"{name}-s0", [2.0], settings=[*kept, f"training.bleu_sentences={number}"])
     notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
-    note = "Other settings than plain, beside the architecture: bleu_sentences 20 against 10."
+    note = "Settings besides the architecture that differ from those of plain: bleu_sentences 20 against 10."
     assert notes["other"] == [note] * (best_by == "chrf")
 
 
@@ -122,7 +124,7 @@ def test_other_training_pairs_carry_a_note(make_run: Any, tmp_path: Path) -> Non
     also = 'corpus.also=[{train=["c.pt", "c.en"], tag="c"}]'
     make_run("both-s0", [2.0], settings=[also], digests={**same, "train": "five"})
     notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="plain")).rows}
-    beside = "Other settings than plain, beside the architecture: "
+    beside = "Settings besides the architecture that differ from those of plain: "
     assert notes == {
         "plain": [],
         "deep": [],
@@ -142,7 +144,10 @@ def test_hours_are_another_setting_where_they_ended_a_training(
         path = folder / "metrics.jsonl"
         path.write_text(path.read_text().replace('"reason": "epochs"', f'"reason": "{why}"'))
     notes = {row[0].text: row[0].notes for row in scores_table(read_runs([tmp_path], baseline="long")).rows}
-    assert notes["short"] == ["Other settings than long, beside the architecture: max_hours 2 against 4."] * noted
+    assert (
+        notes["short"]
+        == ["Settings besides the architecture that differ from those of long: max_hours 2 against 4."] * noted
+    )
 
 
 def test_a_run_of_less_than_an_epoch_is_known_by_its_updates(make_run: Any, tmp_path: Path) -> None:

@@ -154,12 +154,12 @@ def test_losses_of_other_tokens_and_no_scores_at_all(tmp_path: Path) -> None:
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {"digests": config["digests"] | {"tgt": "other"}}))
     said = verdict(read_runs([tmp_path / "runs"]))
-    assert said.endswith("the systems count other tokens: their losses cannot be compared.")
+    assert said.endswith("the systems count different tokens: their losses cannot be compared.")
     for path in (tmp_path / "runs").glob("*/scores.test.json"):
         scores = json.loads(path.read_text())
         scores["figures"]["bits_per_token"]["value"] = float("nan")
         path.write_text(json.dumps(scores))
-    assert verdict(read_runs([tmp_path / "runs"])).endswith("no model has a score that may be compared.")
+    assert verdict(read_runs([tmp_path / "runs"])).endswith("no model has a score that can be compared.")
 
 
 def test_equal_scores_are_shared(make_run: Any, tmp_path: Path) -> None:

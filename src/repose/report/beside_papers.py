@@ -82,7 +82,7 @@ def size_difference(run: ReportRun, preset: str) -> str | None:
     if not different:
         return None
     sizes = ", ".join(f"{name} {getattr(ours, name)} ({getattr(theirs, name)})" for name in different)
-    return f"Other sizes here than in the paper (in brackets): {sizes}."
+    return f"Sizes that differ from the paper's (in brackets): {sizes}."
 
 
 def tokenizer_difference(run: ReportRun, kind: str, vocab_size: int) -> str | None:
@@ -90,8 +90,10 @@ def tokenizer_difference(run: ReportRun, kind: str, vocab_size: int) -> str | No
     tokenizer = run.experiment.tokenizer
     if (tokenizer.kind, tokenizer.vocab_size) == (kind, vocab_size) and tokenizer.src_file is None:
         return None
-    ours = "ready tokenizers" if tokenizer.src_file else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
-    return f"Other tokens here ({ours}) than in the paper ({kind}, {vocab_size:,}): losses per token do not compare."
+    ours = (
+        "ready-made tokenizers" if tokenizer.src_file else f"{tokenizer.kind}, at most {tokenizer.vocab_size:,} tokens"
+    )
+    return f"Tokens here ({ours}) are not the paper's ({kind}, {vocab_size:,}): losses per token cannot be compared."
 
 
 def printed(value: float | str, *, notes: Sequence[str] = ()) -> Cell:

@@ -45,12 +45,14 @@ def build(runs: RunSet, *, pictures: Sequence[Picture] = ()) -> Report:
         ),
         Section(
             title="Epochs",
-            warnings=tuple(f"Epochs are unequal on {corpus}." for corpus in unequal_epochs(runs)),
+            warnings=tuple(
+                f"The systems have different numbers of epochs on {corpus}." for corpus in unequal_epochs(runs)
+            ),
             tables=_present(best_and_last_table(runs), equal_epochs_table(runs)),
             pictures=tuple(picture for picture in pictures if picture.shows is Shows.CURVES),
         ),
         Section(title="By length of the sentence", tables=length_tables(runs)),
-        Section(title="Beside the papers", tables=papers),
+        Section(title="Comparison with the papers", tables=papers),
         Section(title="Sentences", tables=(*chosen_sentences(runs), *samples(runs)), comparisons=side_by_side(runs)),
         Section(title="Runs", paragraphs=(*runs.problems, *unknown), tables=(runs_table(runs),)),
     ]
@@ -105,16 +107,16 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
     if ahead:
         found.append(
             f"{', '.join(ahead)}: the decoder sees the tokens that it is to predict. Losses, perplexities and "
-            "accuracies of these systems measure nothing, and are not to be compared with any other's."
+            "accuracies of these systems measure nothing, and must not be compared with those of other systems."
         )
     if failed:
-        found.append(f"{', '.join(failed)}: failed the audit, so that the numbers do not mean what they say.")
+        found.append(f"{', '.join(failed)}: failed the audit, so the numbers do not mean what they say.")
     if single:
         every = "The system" if len(systems) == 1 else "Every system"
         of = f"{len(systems)} systems" + ", counted on each corpus," * (len(runs.corpora) > 1)
         who = every if len(single) == len(systems) else f"{len(single)} of {of}"
         have = "has" if who == every or len(single) == 1 else "have"
-        found.append(f"{who} {have} one finished seed: how much scores move with it is unknown.")
+        found.append(f"{who} {have} one finished seed: how much scores vary with the seed is unknown.")
     found += inflated_scores(runs)
     return (*found, *_absent(runs))
 

@@ -241,7 +241,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     named = [*named[: len(in_grids)], *grouped(named[len(in_grids) :])]
     if not named:
         detail = f": {problems[0]}" if problems else ""
-        raise CheckpointError(f"there is no run that has recorded anything under {', '.join(map(str, paths))}{detail}")
+        raise CheckpointError(f"no run has recorded anything under {', '.join(map(str, paths))}{detail}")
     runs = names_apart(systems_apart(once(named, problems)))
     problems += [*map(_unfinished, (run for run in runs if not run.done)), *_warmup_warnings(runs)]
     baselines = ((folder.absolute(), grid.report.baseline) for folder, grid in grids if grid.report.baseline)
@@ -433,7 +433,7 @@ def unlike(runs: Sequence[ReportRun]) -> list[str]:
         other = seen.setdefault((run.group, run.corpus, run.seed), run)
         if other is not run:
             problems.append(
-                f"{other.name} and {run.name} are both seed {run.seed} of {run.group} on {run.corpus}, but of unlike "
+                f"{other.name} and {run.name} are both seed {run.seed} of {run.group} on {run.corpus}, but differ in "
                 "data, settings or numerics (their run ids differ): the mean is over both."
             )
     methods: dict[tuple[str, str], dict[str, ReportRun]] = {}

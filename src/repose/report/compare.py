@@ -73,7 +73,7 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     every = [path for paths in folders.values() for path in paths]
     for path in every:
         if not RunFolder(path).exists:
-            raise CheckpointError(f"{path} is no run directory: name the directories of the runs themselves")
+            raise CheckpointError(f"{path} is not a run directory: name the directories of the runs themselves")
         if RunFolder(path).is_under_way:
             raise DataError(f"{path} is not finished: let it finish first")
     found = read_runs(every)
@@ -88,7 +88,7 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
             raise DataError(f"{first.name} and {unlike[0]} differ in more than their seed: compare one with the other")
     runs = [replace(run, group=name) for name, side in sides.items() for run in side]
     if len(corpora := {run.corpus for run in runs}) > 1:
-        raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare those of one")
+        raise DataError(f"the runs are of several corpora, {' and '.join(sorted(corpora))}: compare runs of one")
     usual = {decoding_of(run) for run in runs}
     names = sorted({*usual, GREEDY})
     if decoding is not None and decoding not in names:

@@ -131,7 +131,7 @@ def usual_of(found: Sequence[tuple[ReportRun, object]], baseline: str | None) ->
 def check_comparable(run: ReportRun) -> None:
     """Raise DataError for a run whose scores mean nothing."""
     if run.looks_ahead:
-        raise DataError("its decoder looks ahead, so it is compared with nothing")
+        raise DataError("its decoder looks ahead, so it is not compared")
     if run.failed_checks:
         raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
 

@@ -115,7 +115,8 @@ _LOSSES = {"train_loss": ("epoch", "nll_keras"), "validation_loss": ("valid", "t
 _TRIALS = ("pt", "en")
 """Languages of the corpus of the repeated trials and of the single numbers."""
 _OF_OTHERS = (
-    " Theirs are of pt to en, ours of {corpus}. Seconds are of other machines: only the ratio of two models' compares."
+    " Theirs are for pt to en, ours for {corpus}. Seconds are from different machines: only the ratio between two "
+    "models can be compared."
 )
 _CAUSAL = (
     "The model here is causal; the paper's must have normalised over the whole target, later tokens included, which "
@@ -193,7 +194,7 @@ def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object]
         return ["A corpus that the paper does not have."]
     found = []
     if not all((run.experiment.corpus.name or "").startswith("ted_hrlr") for run in runs):
-        found.append("The same languages, but other data than the paper's (see the number of pairs).")
+        found.append("The same languages, but not the paper's data (see the number of pairs).")
     if any(figures.epochs(run) < max(value for value in epochs if isinstance(value, int)) for run in runs):
         found.append("Fewer epochs here than in the paper.")
     return found

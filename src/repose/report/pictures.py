@@ -175,7 +175,7 @@ def _curves(
         others = f", {baseline} in black" if baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."
     if any(limits_of(found, _most(metric)) for found in panels.values()):
-        caption += f" What is above {_GUESSED:.0f} nats, more than any guess costs, is left out of the picture."
+        caption += f" Values above {_GUESSED:.0f} nats, more than any guess costs, are left out of the picture."
     title = _title(part, f"{names[1]} by {by}")
     numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
     return _picture(
@@ -383,7 +383,7 @@ def plot_curves(
     if not panels:
         if metric in ("bleu", "chrf"):
             raise ConfigError(
-                f"these runs recorded no {metric}: train with --set training.bleu_every_epochs=1 for that"
+                f"these runs recorded no {metric}: train with --set training.bleu_every_epochs=1 to record it"
             )
         records = [r for run in runs.runs for kind in ("valid", "epoch") for r in run.of_kind(kind)]
         raise ConfigError(unknown("metric", metric, sorted({name for r in records for name in r} - _NO_FIGURES)))

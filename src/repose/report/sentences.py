@@ -138,7 +138,7 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str) -> Sentenc
             )
             for i in _most_different(gains, list(zip(sources, references, strict=True)))
         )
-        caption = _caption(pair) if sentences else f"No sentence's chrF tells {_names(pair)} apart."
+        caption = _caption(pair) if sentences else f"chrF does not distinguish {_names(pair)} on any sentence."
     return SentenceComparison(
         id=name,
         systems=(pair[0].group, pair[1].group),
@@ -173,8 +173,8 @@ def _caption(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
     first, second = (system.group for system in pair)
     many = max(len(system.runs) for system in pair) > 1
     over = " averaged over seeds; shown is the seed nearest to that average, with its own chrF" if many else ""
-    left_out = " Sentences whose translations shown do not differ in the same direction are left out." if many else ""
+    left_out = " Sentences are left out if the translations shown do not differ in the same direction." if many else ""
     return (
-        f"Up to {_EACH_WAY} test sentences where {second} gains most on {first}, and up to {_EACH_WAY} where it loses "
-        f"most, in sentence-level chrF{over}.{left_out} They are the extremes, not a sample."
+        f"Up to {_EACH_WAY} test sentences where {second} gains most over {first}, and up to {_EACH_WAY} where it "
+        f"loses most, in sentence-level chrF{over}.{left_out} They are the extremes, not a sample."
     )

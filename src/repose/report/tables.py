@@ -23,10 +23,10 @@ Of = Callable[[ReportRun], float | None]
 Kind = Callable[[ReportRun], object]
 LOOKS_AHEAD_IN_TRAINING = "This model looks ahead in training; it is never marked as the best."
 LOOKS_AHEAD = (
-    "This model looks ahead: it sees the target tokens that it is to predict, so that its teacher-forced figures "
+    "This model looks ahead: it sees the target tokens that it is to predict, so its teacher-forced figures "
     "measure nothing; it is never marked as the best."
 )
-UNLIKE = "Its runs were scored in unlike ways or on unlike sets: no mean is taken."
+UNLIKE = "Its runs were scored in different ways or on different sets: no mean is taken."
 NONE = "–"
 
 

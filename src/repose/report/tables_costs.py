@@ -11,7 +11,7 @@ from repose.report.figures import number_of
 from repose.report.tables_scores import beam_name, free_running
 from repose.system.terminal import counted
 
-_COMPLETED = " Epochs are completed ones: 0 where the updates ended within the first."
+_COMPLETED = " Only completed epochs count: 0 where training ended within the first."
 _NOT_A_SCORE = (
     " Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
 )
@@ -30,7 +30,9 @@ def costs_table(runs: RunSet) -> Table:
 
     def marks(row: tables.Row, figure: tables.Figure) -> list[str]:
         said = figure in by_epochs and row.corpus in unequal
-        return ["Epochs are unequal on this corpus: see the comparison at equal epochs."] * said
+        return [
+            "The systems have different numbers of epochs on this corpus: see the comparison at equal epochs."
+        ] * said
 
     shown = [
         tables.count("parameters", figures.parameters),
@@ -125,8 +127,8 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
     more = _bleu_caption(rows)
     if any(len(ends[corpus]) > 1 for corpus in common):
         more += (
-            " Epochs were unequal: a run that went on was still at a higher learning rate there than one that ended, "
-            "where the schedule falls."
+            " The numbers of epochs differ: where the schedule falls, a run that went on was still at a higher "
+            "learning rate there than one that ended."
         )
     kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
     shown = [

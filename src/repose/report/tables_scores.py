@@ -33,7 +33,7 @@ _WHEN = {
     "model": "with the weights that were kept as the model",
 }
 """Phrases for the validation that a table's validation figures are from."""
-_NO_TEST_SET = "Scored on the validation set, for want of scores of a test set."
+_NO_TEST_SET = "Scored on the validation set, because there are no scores on a test set."
 _NO_EPOCH = "No epoch was completed: mean over the last updates recorded."
 
 

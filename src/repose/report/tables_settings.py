@@ -134,7 +134,7 @@ def _read_others(one: ReportRun, other: ReportRun) -> bool:
 def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     """Return a note if a system's training settings differ from those of the system it is compared with; else ""."""
     found = differences(runs, others)
-    return f"Other settings than {others[0].group}, beside the architecture: {found}." if found else ""
+    return f"Settings besides the architecture that differ from those of {others[0].group}: {found}." if found else ""
 
 
 def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
@@ -150,8 +150,8 @@ def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
     unlike = [f"{code} (such as {name})" for code, name in found.items()]
     which = ", ".join(unlike[:-1]) + f" and {unlike[-1]}"
     return [
-        f"repose/model or repose/training was changed between these runs, begun with {which}: if the change alters "
-        "what they compute, train the others anew."
+        f"repose/model or repose/training was changed between these runs, started with {which}: if the change "
+        "alters what they compute, train the others again."
     ]
 
 

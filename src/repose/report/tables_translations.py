@@ -164,9 +164,9 @@ def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
     if not limits:
         return ""
     if not beyond:
-        return f" No source is longer than the longest of the training ({max(limits)} tokens)."
+        return f" No source is longer than the longest in training ({max(limits)} tokens)."
     shown = " or ".join(map(str, beyond))
-    return f" The longest source of the training has {shown} tokens" + (", by system." if len(limits) > 1 else ".")
+    return f" The longest source in training has {shown} tokens" + (", by system." if len(limits) > 1 else ".")
 
 
 def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:

@@ -109,8 +109,8 @@ def _prepared(run: ReportRun) -> CorpusData:
     data = CorpusData(corpora.prepared_home() / run.config.data)
     if not data.has_text(run.split):
         raise DataError(
-            f"the {run.split} set is not in the cache (prepared/{data.folder.name}): `repose evaluate` with the run "
-            "makes it anew, or set REPOSE_HOME to the cache that has it"
+            f"the {run.split} set is not in the cache (prepared/{data.folder.name}): run `repose evaluate` on the run "
+            "to prepare it again, or set REPOSE_HOME to the cache that has it"
         )
     return data
 

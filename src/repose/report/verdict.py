@@ -53,12 +53,13 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
     if not found:
-        return f"On {corpus}, no model has a score that may be compared."
+        return f"On {corpus}, no model has a score that can be compared."
     if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
-        return f"On {corpus}, the systems count other tokens: their losses cannot be compared."
+        return f"On {corpus}, the systems count different tokens: their losses cannot be compared."
     if len(figure.kinds([row for row, _ in found])) > 1:
         return (
-            f"On {corpus}, the systems were scored in unlike ways or on unlike sets: their scores cannot be compared."
+            f"On {corpus}, the systems were scored in different ways or on different sets: "
+            "their scores cannot be compared."
         )
     sign = -1 if figure.better == "higher" else 1
     found.sort(key=lambda pair: sign * pair[1].mean)

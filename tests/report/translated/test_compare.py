@@ -41,7 +41,7 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     fast = made.add("fast", overrides=["training.learning_rate=0.25", "training.schedule=constant"])
     bad = made.add("bad", wrong=1.0)
     notes = repose.compare(fast, folders["base"][0]).notes
-    assert notes[0].startswith("Other settings than tales-base-s0, beside the architecture: ")
+    assert notes[0].startswith("Settings besides the architecture that differ from those of tales-base-s0: ")
     assert "learning_rate 0.25 against" in notes[0]
     assert "below 1 BLEU" in repose.compare(bad, made.add("worse", wrong=1.0)).notes[0]
     for folder, code in ((folders["base"][0], "a" * 12), (folders["good"][0], "b" * 12)):
@@ -49,7 +49,7 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
         config["versions"] = {"repose": "0.1.0", "code": code}
         (folder / "config.json").write_text(json.dumps(config))
     (note,) = repose.compare(folders["good"][0], folders["base"][0]).notes
-    assert note.startswith("repose/model or repose/training was changed between these runs, begun with bbbbbbbbbbbb ")
+    assert note.startswith("repose/model or repose/training was changed between these runs, started with bbbbbbbbbbbb ")
 
 
 def test_no_difference_is_safe_where_neither_translates(made: Any) -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_be_compared_is_told(made: Any) -> None:
         ((base, []), ConfigError, "other names no run"),
         ((base, None), ConfigError, "other names no run"),
         ((base, [good, str(good)]), ConfigError, "other names .*good-s0 twice: name it once"),
-        ((base, base.parent), CheckpointError, "is no run directory: name the directories of the runs themselves"),
+        ((base, base.parent), CheckpointError, "is not a run directory: name the directories of the runs themselves"),
         (([base, wide], good), DataError, "base-s0 and .*wide-s1 differ in more than their seed"),
         ((base, base), ConfigError, "base-s0 is on both sides"),
         ((base, other), DataError, "the runs are of several corpora, .*news"),

@@ -143,7 +143,7 @@ def test_systems_that_say_the_same_are_said_to(made: Any) -> None:
     for name in ("base", "good"):
         made.add(name, hypotheses=references)
     (found,) = side_by_side(made.runs("base"))
-    assert (found.sentences, found.caption) == ((), "No sentence's chrF tells base and good apart.")
+    assert (found.sentences, found.caption) == ((), "chrF does not distinguish base and good on any sentence.")
 
 
 def test_one_system_has_nothing_beside_it(made: Any) -> None:

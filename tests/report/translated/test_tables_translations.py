@@ -68,7 +68,7 @@ def test_nothing_is_longer_than_the_training(made: Any) -> None:
     made.add("one")
     (table,) = length_tables(made.runs())
     assert [column.name for column in table.columns][1:] == ["1–10", "11–20"]
-    assert "No source is longer than the longest of the training (11 tokens)" in table.caption
+    assert "No source is longer than the longest in training (11 tokens)" in table.caption
     assert not any(cell.best for row in table.rows for cell in row), "one system is not the best"
 
 
