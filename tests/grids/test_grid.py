@@ -217,7 +217,7 @@ REFUSED = {
         "[grid.vary.a]\nlow = { 'training.epochs' = 1 }\n[grid.vary.b]\nhigh = { 'training.epochs' = 9 }",
         "cell low-high-s0: 'low' sets training.epochs = 1 and 'high' sets 9",
     ),
-    "two axes of one name": (None, "presets = ['baseline']\n[grid.vary.system]\na = {}", "two axes of one name"),
+    "two axes of one name": (None, "presets = ['baseline']\n[grid.vary.system]\na = {}", "two axes with the same name"),
     "setting without section": (None, "[grid.vary.a]\nx = { epochs = 1 }", "sets 'epochs': write"),
     "preset as a setting": (None, "[grid.vary]\n'architecture.preset' = ['baseline']", "name architectures in presets"),
     "vary without a section": (None, "[grid.vary]\nepochs = [1, 2]", "section.field"),

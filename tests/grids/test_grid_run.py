@@ -250,7 +250,7 @@ def test_finished_cells_stay_in_the_manifest_when_the_file_changes(trial: Grid, 
     changed = again(tmp_path, "training.label_smoothing=0.2")
     outcome = go(plan(changed, out), Backend(changed))
     assert outcome.exit_code == 1
-    assert all("has other settings or other data" in entry.state.message for entry in outcome.entries)
+    assert all("has settings or data that differ" in entry.state.message for entry in outcome.entries)
     assert entries(out / "trial") == before
 
 
@@ -262,7 +262,7 @@ def test_a_cell_that_has_another_name_by_now_is_not_left_out(trial: Grid, tmp_pa
     found = make_plan(replace(grid, cells=cells), out, only=["plain-s0"], say=said.append)
     assert [(entry.name, entry.folder) for entry in found.chosen] == [("plain-s0", "baseline-s0")]
     assert [text for text in said if "leaves out" in text] == [
-        "its report leaves out 1 finished cell that this call does not name, such as baseline-s1: to have them in it, "
+        "its report leaves out 1 finished cell that this call does not name, such as baseline-s1: to include them, "
         "name all seeds and values at once"
     ]  # the call is not about that one, whose run id is not known
 
@@ -428,7 +428,7 @@ def test_cells_that_were_done_before_an_equation_was_changed_are_told(trial: Gri
     found = make_plan(trial, tmp_path, say=told.append)
     assert found.todo == ()
     (sentence,) = told
-    assert sentence.startswith(f"1 finished cell, such as baseline-s0: begun {OTHER_CODE}: another --out")
+    assert sentence.startswith(f"1 finished cell, such as baseline-s0: started {OTHER_CODE}: choose another --out")
 
 
 def test_manifests_of_other_versions_and_damaged_ones(trial: Grid, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def test_two_models_side_by_side(original: Path, make_model: Any, tmp_path: Path
 
 
 def test_models_of_different_tokens_are_not_compared(original: Path, make_model: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one tokenizer"):
+    with pytest.raises(ConfigError, match="the same tokenizer"):
         plot_attention(original, SENTENCE, tmp_path / "c", compare=make_model("original", kind="wordpiece"))
 
 
@@ -195,7 +195,7 @@ def test_labels_lie_inside_the_picture_and_beside_their_rows(original: Path) -> 
 BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "empty sentence": ({"sentence": "  "}, ConfigError, "empty sentence"),
     "empty target": ({"target": ""}, ConfigError, "empty sentence"),
-    "too long": ({"sentence": "gato " * 100}, DataError, "the model reads 64"),
+    "too long": ({"sentence": "gato " * 100}, DataError, "the model reads at most 64"),
     "no such layer": ({"layer": 3}, ConfigError, "no layer 3: the model has 2"),
     "no such head": ({"head": 0}, ConfigError, "no head 0: the model has 2"),
     "no such kind": ({"kind": "encode"}, ConfigError, "did you mean 'encoder'"),

@@ -58,7 +58,7 @@ def test_a_font_of_the_machine_is_found_for_what_is_missing(monkeypatch: pytest.
 
 def test_the_given_font_comes_first() -> None:
     assert families("abc", DEJAVU / "DejaVuSerif.ttf") == ["DejaVu Serif", "DejaVu Sans"]
-    with pytest.raises(ConfigError, match="no font that can be read"):
+    with pytest.raises(ConfigError, match="not a font that can be read"):
         families("abc", Path(__file__))
 
 
@@ -79,7 +79,7 @@ def test_the_users_own_settings_do_not_matter(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_fonts")
 def test_a_sentence_that_no_font_can_draw(make_model: Any, tmp_path: Path) -> None:
     folder = make_model("original", text=["猫が犬を見た。"] * 30)
-    with pytest.raises(ConfigError, match="no font of this machine has"):
+    with pytest.raises(ConfigError, match="no font on this machine has"):
         plot_attention(folder, "猫が犬を見た。", tmp_path / "a", target="The cat saw the dog.")
     assert list(tmp_path.iterdir()) == []
 

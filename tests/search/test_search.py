@@ -209,7 +209,7 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
     [
         (LISTS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "losses of different tokens"),
         (RATES, "d_token = 8", "d_token = 8\ndecoder_token_norm = 'sentence'", "looks ahead at"),
-        (TOKENS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "searches in training.max_tgt_tokens"),
+        (TOKENS, "reduction = 2", "reduction = 2\nobjective = 'loss'", "varies training.max_tgt_tokens"),
         (TOKENS, "epochs = 4", 'epochs = 4\ntask = "language_modelling"', "varies training.max_tgt_tokens"),
         (LISTS, "reduction = 2", "reduction = 1", "reduction should be a number from 2"),
         (LISTS, "epochs = 4", "updates = 4\nepochs = 'none'", "counts in epochs"),
@@ -231,7 +231,7 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
         ('[search.vary]\n"training.seed" = [0, 9]', "", "", r"the same seed, so set it in \[training\]"),
         ('[search.vary]\n"architecture.preset" = ["enhanced"]', "", "", r"or in \[\[search.systems\]\]"),
         ('[search.vary]\n"training.batch_size" = {from = 0.5, to = 8}', "", "", "takes whole numbers only"),
-        ('[search.vary]\n"architecture.norm" = {from = 1, to = 8}', "", "", "is no number: give a list"),
+        ('[search.vary]\n"architecture.norm" = {from = 1, to = 8}', "", "", "is not a number: give a list"),
     ],
 )
 def test_what_cannot_be_searched(file: Callable[..., Path], vary: str, old: str, new: str, says: str) -> None:
@@ -507,7 +507,7 @@ def test_trials_are_compared_on_the_same_sentences(file: Callable[..., Path], tm
     own = '[search.vary.data]\nall = {"corpus.train" = ["train.tsv"]%s}\nless = {"corpus.train" = ["less.tsv"]%s}\n'
     valid = ', "corpus.valid" = ["valid.tsv"]'
     assert len(prepare(read_search(file(own % (valid, valid))), lambda _: None)) == 2
-    with pytest.raises(ConfigError, match="other validation sets, on which figures cannot be compared"):
+    with pytest.raises(ConfigError, match="different validation sets, whose figures cannot be compared"):
         prepare(read_search(file(own % ("", ""))), lambda _: None)
 
 

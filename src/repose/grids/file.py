@@ -138,9 +138,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     axes += vary_axes(table, where)
     names = [axis.name for axis in axes]
     if len(set(names)) < len(names) or SEED in names:
-        raise ConfigError(
-            f"{where} has two axes of one name ({', '.join(names)}): give those of vary names of their own"
-        )
+        raise ConfigError(f"{where} has two axes with the same name ({', '.join(names)}): rename those in vary")
     training = layer.tables.get("training", {})
     seed = training.get("seed", 0) if isinstance(training, dict) else 0  # other types are refused later
     own = read_seeds(table["seeds"], f"{where} seeds") if "seeds" in table else (seed if isinstance(seed, int) else 0,)
@@ -219,7 +217,7 @@ def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis 
         check_keys(system, ("name", "preset", "set"), place)
         label = system.get("name")
         if not isinstance(label, str) or not label:
-            raise ConfigError(f"{place} has no name: give it one, it names its cells")
+            raise ConfigError(f"{place} has no name: give it one, which its cells are named after")
         if "preset" in system:
             _preset(system["preset"], place)
         choices.append(Choice(label, settings_of(system.get("set", {}), place, of), system.get("preset")))

@@ -138,7 +138,7 @@ def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice]
     group = folder_label("-".join(labels.values())) or folder_label(name)
     cell_name = f"{group}-s{seed}"
     if len(cell_name.encode()) > _LONGEST_NAME:
-        raise ConfigError(f"{name}: cell {cell_name[:60]}... has too long a name: give the values of its axes names")
+        raise ConfigError(f"{name}: cell {cell_name[:60]}... has too long a name: name the values of its axes")
     check_no_two_set_one(choices, cell_name)
     rules = [rule for rule in table.rules if rule.applies(labels, seed)]
     try:
@@ -192,7 +192,7 @@ def _check_distinct(cells: Sequence[Cell], name: str) -> None:
     experiments: dict[str, Cell] = {}
     for cell in cells:
         if cell.name.lower() in names:
-            raise ConfigError(f"{name}: two cells are called {cell.name}: give the values of its axes other names")
+            raise ConfigError(f"{name}: two cells are called {cell.name}: give the values of its axes different names")
         twin = experiments.setdefault(to_json(cell.experiment), cell)
         if twin is not cell:
             raise ConfigError(f"{name}: cells {twin.name} and {cell.name} are the same experiment: exclude one of them")

@@ -51,12 +51,12 @@ def check_request(
         raise ConfigError(f"--gpus-per-cell = {gpus}: give a whole number of GPUs, or a share of one such as 0.5")
     if here and gpus > 1:
         raise ConfigError(
-            f"--gpus-per-cell = {gpus:g}, but a cell of this machine has one GPU, or a share of it: give 1 or less, or "
+            f"--gpus-per-cell = {gpus:g}, but a cell on this machine has one GPU, or a share of it: give 1 or less, or "
             "--on ray"
         )
     if here and gpus and ":" in device:
         raise ConfigError(
-            f"--gpus-per-cell shares all GPUs, but --device {device} is one of them: leave one of them out"
+            f"--gpus-per-cell shares all GPUs, but --device {device} is one of them: leave out one of the two options"
         )
     available = available_cores()
     if here and cores is not None and cores > available:

@@ -154,7 +154,7 @@ def read(folder: Path) -> Manifest | None:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedManifestError(
-            f"{path} is damaged: run the grid again, which writes it anew, or name the run directories instead"
+            f"{path} is damaged: run the grid again to write a new one, or name the run directories instead"
         ) from error
 
 

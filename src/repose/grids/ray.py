@@ -124,11 +124,11 @@ class _Shared:
         """Return why no cell may run on this machine, because it has another repose or does not see the storage: the
         end of a sentence, or an empty text."""
         if self.version != __version__:
-            return f"has repose {__version__}, this one {self.version}: install the same on both"
+            return f"has repose {__version__}, this one {self.version}: install the same version on both"
         if not (self.folder / self.mark).exists():
             return f"does not see {self.folder}: choose an --out on storage that all machines share"
         if not (self.home / self.mark).exists():
-            what = "where the prepared data lies: set REPOSE_HOME to a folder that all machines share"
+            what = "where the prepared data is: set REPOSE_HOME to a folder that all machines share"
             return f"does not see {self.home}, {what}"
         return ""
 

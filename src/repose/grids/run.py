@@ -136,7 +136,7 @@ def _say_left_out(grid: Grid, now: Mapping[str, Entry], known: Mapping[str, Entr
     if gone:
         say(
             f"its report leaves out {counted(len(gone), 'finished cell')} that this call does not name, such as "
-            f"{gone[0]}: to have them in it, name all seeds and values at once"
+            f"{gone[0]}: to include them, name all seeds and values at once"
         )
 
 
@@ -146,7 +146,7 @@ def _say_other_code(entries: Sequence[Entry], folder: Path, say: Say) -> None:
     old = [entry.name for entry in done if RunFolder(folder / entry.folder).has_other_code]
     if old:
         cells = f"{counted(len(old), 'finished cell')}, such as {old[0]}"
-        say(f"{cells}: begun {OTHER_CODE}: another --out trains them anew")
+        say(f"{cells}: started {OTHER_CODE}: choose another --out to train them again")
 
 
 def jobs_of(plan: GridPlan, *, device: str, cores: int, gpus: float = 0.0) -> list[CellJob]:

@@ -153,13 +153,13 @@ def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState
         return _failed(f"{error}; or move {folder} away and run the grid again")
     if theirs.run_id != identity.run_id:
         return _failed(
-            f"{folder} holds run {theirs.run_id}, which has other settings or other data than the cell's run "
+            f"{folder} holds run {theirs.run_id}, which has settings or data that differ from those of the cell's run "
             f"{identity.run_id}: choose another --out, or move that folder away"
         )
     if not _measured_alike(theirs, experiment, identity):
         return _failed(
             f"{folder} holds this training with other scores (its test set, decoding or training.bleu_* settings "
-            "differ): `repose evaluate` scores its model in other ways, another --out trains it anew"
+            "differ): to score its model in another way, run `repose evaluate`; to train it again, choose another --out"
         )
     done = _scored(run, identity.split) == identity.run_id
     return CellState(status=CellStatus.DONE if done else CellStatus.STOPPED)

@@ -82,7 +82,8 @@ def read(folder: Path, sentence: str, target: str | None = None, to: str | None 
         longest, limit = max(len(src), len(tgt) - 1), translator.model.architecture.max_length
         if longest > limit:
             raise DataError(
-                f"the sentence or its translation has {longest} tokens and the model reads {limit}: give a shorter one"
+                f"the sentence or its translation has {longest} tokens, but the model reads at most {limit}: "
+                "give a shorter one"
             )
         with torch.no_grad():
             found = translator.model.attention(torch.tensor([src]), torch.tensor([tgt[:-1]]))

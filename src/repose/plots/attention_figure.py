@@ -128,7 +128,7 @@ def finish(figure: Figure, grid: Grid, heat: Any, title: str, maps: Maps) -> Non
     query = "token that attends" if maps.kind != "cross" else "target token being written"
     about = f"rows: {query}; columns: token attended to"
     if not grid.label:
-        about += "; too many tokens for labels beside so many maps: choose one by --layer and --head"
+        about += "; too many tokens for labels beside so many maps: choose one with --layer and --head"
     figure.text(_MARGIN / width, 1 - 0.34 / height, about, va="top", fontsize=7, color=GREY)
     left, top = grid.corner(0, grid.columns)
     bar = figure.colorbar(heat, cax=place(figure, left, top, 0.1, min(grid.height, 2.0)))
@@ -165,7 +165,7 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
     if any(maps.keys != models[0].keys or maps.queries != models[0].queries for maps in models):
         raise ConfigError(
             "the two models cut these sentences into different tokens, whose maps cannot be compared: "
-            "choose two models of one tokenizer"
+            "choose two models with the same tokenizer"
         )
     indices = [chosen("layer", layer, len(maps.layers))[0] for maps in models]
     num_heads = max(len(maps.layers[0]) for maps in models)

@@ -97,7 +97,7 @@ def files_of(out: Path, part: str = "") -> list[Path]:
     """
     if out.suffix not in ("", *_DATED):
         raise ConfigError(
-            f"pictures are written as .png, .svg or .pdf, not {out.suffix}: give --out one of these, or none"
+            f"pictures are written as .png, .svg or .pdf, not {out.suffix}: give --out one of these suffixes, or none"
         )
     stem = out.stem + (f".{part}" if part else "")
     return [out.with_name(stem + suffix) for suffix in ([out.suffix] if out.suffix else SUFFIXES)]

@@ -37,7 +37,7 @@ def families(text: str, font: Path | None = None) -> list[str]:
     for path in first:
         face = _face(path)
         if face is None:
-            raise ConfigError(f"{path} is no font that can be read: give --font a .ttf, .otf or .ttc file")
+            raise ConfigError(f"{path} is not a font that can be read: give --font a .ttf, .otf or .ttc file")
         missing -= _has(face, missing)
         chosen.append(_register(path, face))
     faces = [(path, face) for path in _installed() if (face := _face(path))] if missing else []
@@ -90,7 +90,7 @@ def _nothing_has(missing: set[str]) -> str:
     scripts = sorted({_script(char) for char in missing})
     sample = "".join(sorted(missing)[:8])
     font = _CJK if set(scripts) & set(_SCRIPTS.values()) else _SYMBOLS if scripts == ["symbols"] else _OTHER
-    return f"no font of this machine has {' and '.join(scripts)} ({sample}): install {font}, or name one with --font"
+    return f"no font on this machine has {' and '.join(scripts)} ({sample}): install {font}, or name one with --font"
 
 
 def _script(char: str) -> str:

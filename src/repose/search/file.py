@@ -212,7 +212,7 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     if not names:
         raise ConfigError(f"{where} searches nothing: name settings in [search.vary], or presets")
     if len(set(names)) < len(names):
-        raise ConfigError(f"{where} has two settings of one name ({', '.join(names)}): give bundles names of their own")
+        raise ConfigError(f"{where} has two settings with the same name ({', '.join(names)}): rename the bundles")
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
     check_not_set(over, _searched(lists, ranges), where, "searches", "trials")
     training, reduction = resolve([layer, over]).experiment.training, whole(table, "reduction", 3, where, least=2)
@@ -264,7 +264,7 @@ def _is_whole(key: str, low: float, high: float, place: str) -> bool:
     annotation = infos[field].annotation
     takes_whole, takes_fractions = _admits(annotation, int), _admits(annotation, float)
     if not takes_whole and not takes_fractions:
-        raise ConfigError(f"{place} is a range, but {key} is no number: give a list of its values")
+        raise ConfigError(f"{place} is a range, but {key} is not a number: give a list of values")
     if takes_fractions:
         return takes_whole and isinstance(low, int) and isinstance(high, int)
     if low != int(low) or high != int(high):
@@ -283,7 +283,9 @@ def _admits(annotation: Any, kind: type) -> bool:
 def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) -> tuple[int, ...]:
     """Return the epochs of each rung: the last is the whole training, each earlier one a `reduction`-th of the next."""
     if training.epochs is None:
-        raise ConfigError(f"{where} counts in epochs: set training.epochs, those of a trial that goes to its end")
+        raise ConfigError(
+            f"{where} counts in epochs: set training.epochs, the length of a trial that is not stopped early"
+        )
     number = min(number, training.epochs.bit_length() + 1)  # with more rungs, the first would be shorter than an epoch
     first = max(1, training.epochs // reduction ** (number - 1))
     before = (first * reduction**rung for rung in range(number - 1))
@@ -318,7 +320,7 @@ def _objective(value: Any, training: TrainingConfig, differ: Sequence[str], wher
         raise ConfigError(f"{where} {unknown('objective', str(value), list(OBJECTIVES))}")
     if value == "loss" and differ:
         raise ConfigError(
-            f"{where} compares losses of different tokens, since it searches in {' and '.join(differ)}: set "
+            f"{where} compares losses of different tokens, since it varies {' and '.join(differ)}: set "
             "objective = 'chrf'"
         )
     if value != "loss" and not TASK_SETTINGS[training.task].translates:
@@ -330,8 +332,8 @@ def _check_looks_back(experiment: Experiment, search: Search) -> None:
     """Raise ConfigError if losses mean nothing because the decoder sees the tokens that it should predict."""
     if search.objective == "loss" and experiment.looks_ahead:
         raise ConfigError(
-            "the model's decoder looks ahead at the token that it should predict, so that its loss cannot be compared: "
-            "search causal ones, or set objective = 'chrf', of translations"
+            "the model's decoder looks ahead at the token that it should predict, so its loss cannot be compared: "
+            "search causal models, or set objective = 'chrf', which scores translations"
         )
 
 
@@ -346,7 +348,7 @@ def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
     # During training, the validation set is translated greedily.
     idle = [f"decoding.{one.name}" for one in fields(DecodingConfig) if one.name != "max_extra_tokens"]
     idle += [f"training.{name}" for name in ("bleu_every_epochs", "bleu_mean_over", "save_every_minutes")]
-    why |= dict.fromkeys(idle, "changes nothing that trials are compared by")
+    why |= dict.fromkeys(idle, "does not change what trials are compared by")
     for setting, reason in why.items():
         section, _, field = setting.partition(".")
         sets = [a.name for a in search.lists for c in a.choices if field in c.settings.get(section, {})]

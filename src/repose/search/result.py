@@ -181,20 +181,20 @@ def sentences(result: Result, folder: Path) -> list[str]:
         found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
-        found.append(f"It lies in {path}. Its score on the test set, which no trial has seen: {command}")
+        found.append(f"It is in {path}. Its score on the test set, which no trial has seen: {command}")
         if result.objective != "loss" and result.best_by == "loss":
             found.append(
-                "Its figure is of one validation, and its weights are those of the best losses, which may translate "
-                "worse: training.best_by = 'chrf' keeps those that translate best."
+                "Its figure is from one validation, and its weights are those with the lowest loss, which may "
+                "translate worse: training.best_by = 'chrf' keeps those that translate best."
             )
-        found.append(f"The same settings elsewhere: {' '.join(best.overrides)}")
+        found.append(f"To use these settings elsewhere: {' '.join(best.overrides)}")
     if result.in_full is not None:
         spent, full, whole = result.spent, result.in_full, result.whole_space
         to_end = f"{full.updates:,} updates and {duration(full.seconds)}"
         all_of = "" if whole is None else f", all {result.combinations} combinations {whole.updates:,} updates"
         found.append(
-            f"Cost: {spent.updates:,} updates, {duration(spent.seconds)} of training. The same trials, each to its "
-            f"end, would have cost {to_end}{all_of}."
+            f"Cost: {spent.updates:,} updates, {duration(spent.seconds)} of training. The same trials, each "
+            f"trained to the end, would have cost {to_end}{all_of}."
         )
     return found
 
@@ -211,7 +211,7 @@ def markdown(result: Result, folder: Path) -> str:
     )
     head.append(
         f"{rule}All figures are of the validation set ({_NAMES[result.objective]}: the best so far); the test set was "
-        "not looked at. Training seeds are the same: differences as small as those between seeds say nothing."
+        "not used. Training seeds are the same: differences as small as those between seeds say nothing."
     )
     columns, rows = _columns(result), [_cells(result, trial) for trial in result.ranking]
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (columns, *rows)]

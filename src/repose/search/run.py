@@ -91,7 +91,7 @@ def prepare(search: Search, say: Say) -> dict[str, dict[str, str]]:
         measured.add(json.dumps(data.text("valid")) if data.has_text("valid") else data.digests["valid"])
     if len(measured) > 1:
         raise ConfigError(
-            f"the corpora of {search.name} have other validation sets, on which figures cannot be compared: name the "
+            f"the corpora of {search.name} have different validation sets, whose figures cannot be compared: name the "
             'same files as "corpus.valid" in each choice that sets "corpus.train", beside it'
         )
     return found
@@ -138,7 +138,7 @@ class Searcher:
             experiment = to_json(self.search.experiment(trial.values))
         except ReposeError as error:
             self.study.failed(trial.number, str(error))
-            self.say(f"{name} ({shown}) cannot be: {error}")
+            self.say(f"{name} ({shown}) is not possible: {error}")
             return
         for epochs in self.search.rungs:
             if epochs < max(trial.rungs, default=0):
