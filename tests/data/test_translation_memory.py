@@ -241,13 +241,13 @@ def test_the_first_of_two_variants_in_one_language(tmx):
         ("", "has no unit in two languages"),
         (memory(), "has no unit in two languages"),
         (memory(unit({"en": "a"})), "has no unit in two languages"),
-        ("not XML at all", "line 1: this is no XML"),
+        ("not XML at all", "line 1: this is not XML"),
         ("<html><body/></html>", "is no translation memory but an XML file of <html>"),
-        (memory(unit(BOTH), "\n\n<tu>").replace("</body>", "</bady>"), "this is no XML (mismatched tag"),
-        (memory(unit(BOTH))[:-20], "this is no XML"),
+        (memory(unit(BOTH), "\n\n<tu>").replace("</body>", "</bady>"), "this is not XML (mismatched tag"),
+        (memory(unit(BOTH))[:-20], "this is not XML"),
         (memory(unit(BOTH), head='<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'), "declares entities"),
         (memory(unit(BOTH), head='<!DOCTYPE tmx [<!ENTITY a SYSTEM "file:///etc/passwd">]>'), "declares entities"),
-        (memory(unit(BOTH), head='<?xml version="1.0" encoding="x-none"?>'), "this is no XML (unknown encoding"),
+        (memory(unit(BOTH), head='<?xml version="1.0" encoding="x-none"?>'), "this is not XML (unknown encoding"),
     ],
 )
 def test_what_is_no_translation_memory(tmp_path, content, sentence):
@@ -288,7 +288,7 @@ def test_a_huge_segment_is_dropped_and_not_held(tmx):
     [
         ("<tmx><!-- ", "x", "a tag or comment of more than 1,048,576 bytes"),
         ("<tmx><x a='", "x", "a tag or comment of more than 1,048,576 bytes"),
-        ("<tmx><body>", "<p>", "more than 200 elements in each other"),
+        ("<tmx><body>", "<p>", "more than 200 levels of elements"),
     ],
 )
 def test_a_bomb_is_not_unpacked(tmp_path, begin, middle, says):
@@ -356,4 +356,4 @@ def test_a_check_counts_units(tmx):
     path = tmx(*whole, unit({"en": "Empty.", "pt": ""}), own="en")
     found = check_corpus({"train": PairReader([path])})
     assert [where(finding) for finding in found.findings] == ["1 training pair (4.8 %; target empty, first unit 21)"]
-    assert what_to_do(found.findings[0]).startswith("Nothing, where a unit is not translated yet")
+    assert what_to_do(found.findings[0]).startswith("Nothing, if a unit is not translated yet")

@@ -38,10 +38,10 @@ def test_rows_that_are_no_words_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("3\taux", "7\taux", r"sentence before line 8 has a word whose head is no word"),
-        ("3\taux", "_\taux", r"has a word whose head is no word"),
-        ("3\taux", "0\taux", r"is no tree with one root"),
-        ("3\tnsubj", "1\tnsubj", r"is no tree with one root"),
+        ("3\taux", "7\taux", r"sentence before line 8 has a word whose head is not in the sentence"),
+        ("3\taux", "_\taux", r"has a word whose head is not in the sentence"),
+        ("3\taux", "0\taux", r"is not a tree with one root"),
+        ("3\tnsubj", "1\tnsubj", r"is not a tree with one root"),
         ("1\tYes\tyes\tINTJ\t_\t_\t0", "1\tYes\tyes\tINTJ\t_\t_\tx", r"sentence that ends at line 9 is not CoNLL-U"),
         ("1\tYes", "2\tYes", r"sentence that ends at line 9 is not CoNLL-U \(its words are not numbered"),
         ("1\tYes", "Yes", r"sentence that ends at line 9 is not CoNLL-U"),

@@ -34,7 +34,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "Look just before the first line for a missing or extra line on one side, and align the files again.",
     ),
     Kind.SAME_LANGUAGE: (
-        "Both sides are in one language",
+        "Both sides are in the same language",
         f"Name the source file first and its translation second; in one file, {name_sides()}.",
     ),
     Kind.SWAPPED: (
@@ -43,28 +43,28 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         f"file, {name_sides()}.",
     ),
     Kind.MISNAMED: (
-        "In another language than the corpus is said to be in",
-        "Correct what says it (--src-lang and --tgt-lang, corpus.src_lang and corpus.tgt_lang among settings, or the "
-        "names of files, columns or fields), or name the right files. Nothing is wrong where the two languages are "
-        "closely related and the text is what it is said to be.",
+        "Not in the language that the corpus is said to be in",
+        "Correct the language (--src-lang and --tgt-lang, corpus.src_lang and corpus.tgt_lang among settings, or the "
+        "names of files, columns or fields), or name the right files. If the two languages are closely related and the "
+        "stated one is right, nothing is wrong.",
     ),
     Kind.REVERSED: (
-        "In the other direction than most: each side in the script of the other",
+        "In the opposite direction to most: each side is in the script of the other",
         "Swap source and target of these pairs, or of all others if these are right: a model learns one direction.",
     ),
-    Kind.LANGUAGE: ("In another language than the rest of the side", _NOT_ITS_LANGUAGE),
-    Kind.SCRIPT: ("In another script than the rest of the side", _NOT_ITS_LANGUAGE),
+    Kind.LANGUAGE: ("Not in the language of the rest of the side", _NOT_ITS_LANGUAGE),
+    Kind.SCRIPT: ("Not in the script of the rest of the side", _NOT_ITS_LANGUAGE),
     Kind.OTHER_SCRIPT: (
-        "In another script than the training set",
-        "See whether its two files are swapped: name the sources first, as for the training set.",
+        "Not in the script of the training set",
+        "Check whether its two files are swapped: name the sources first, as for the training set.",
     ),
     Kind.IDENTICAL: (
         "Source and target are the same",
-        "Remove them, but for names and numbers: a model learns to copy instead of to translate.",
+        "Remove them, except for names and numbers: a model learns to copy instead of to translate.",
     ),
     Kind.COPIED: (
         "The target repeats most of its source",
-        "See whether they are translated at all, and remove those that are not.",
+        "Check whether they are translated at all, and remove those that are not.",
     ),
     Kind.TRAINED_ON: (
         "Also in the training set",
@@ -87,8 +87,8 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.QUOTED: (
         "Quoted as by a spreadsheet",
-        "Rename a table to .csv, in which quotes are read as such (tabs between columns are recognised), or take them "
-        'away from text files: a model learns to write them, and "" for each one inside.',
+        "Rename a table to .csv, where such quotes are understood (tabs between columns are recognised), or remove "
+        'them from text files: a model learns to write them, and "" for each quote inside.',
     ),
     Kind.TOKENISED: (
         "Tokenised already: spaces separate words from punctuation",
@@ -111,9 +111,9 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
         "decoded as such.",
     ),
     Kind.LOST: (
-        "Text decoded wrongly: question marks in the place of letters",
-        "Save it again where it was written, in UTF-8 (from a spreadsheet as CSV UTF-8): no conversion brings these "
-        "letters back.",
+        "Text decoded wrongly: question marks instead of letters",
+        "Save it again in UTF-8 with the program that wrote it (from a spreadsheet as CSV UTF-8): no conversion brings "
+        "these letters back.",
     ),
     Kind.DECOMPOSED: (
         "Letters and accents as separate characters",
@@ -130,7 +130,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.RETRANSLATED: (
         "A sentence again, with another translation",
-        "Fine where it is meant, but see that the files are aligned: a score knows only one translation.",
+        "Fine if it is meant, but check that the files are aligned: a score knows only one translation.",
     ),
     Kind.ALTERNATIVES: (
         "Several sentences with / or | between them, on one side only",
@@ -142,7 +142,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.UNEQUAL: (
         "One side is far longer than the other",
-        "See whether they are only partly translated or split in another place, and remove those.",
+        "Check whether they are only partly translated or split in another place, and remove those that are.",
     ),
     Kind.LONG: (
         "Longer than a sentence",
@@ -171,7 +171,7 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
     if finding.kind is Kind.TOKENISED and pretokenized:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
     if finding.kind is Kind.UNUSABLE and finding.places == "unit":
-        return f"Nothing, where a unit is not translated yet; for texts in another language, name it with {BY_FIELDS}."
+        return f"Nothing, if a unit is not translated yet; for texts in another language, name it with {BY_FIELDS}."
     return _SENTENCES[finding.kind][1]
 
 

@@ -81,7 +81,7 @@ def fetch_corpus(
         assert isinstance(cause, OSError)
         raise DataError(
             f"fetching {info.name} failed at {cause.filename or home} ({cause.strerror or cause}): "
-            "see that there is room and permission, or set REPOSE_HOME to another folder"
+            "check that there is room and permission, or set REPOSE_HOME to another folder"
         ) from error
     return folder
 

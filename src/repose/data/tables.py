@@ -186,7 +186,7 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced:
         for line in reader:
             held += len(line or "")
             if line is None or held > 2 * MAX_BYTES:
-                raise csv.Error("what begins there is longer than any pair of sentences")
+                raise csv.Error("the row that begins there is longer than any pair of sentences")
             yield line.replace("\r", _RETURN) + "\n"
 
     records = csv.reader(lines(), delimiter=delimiter, strict=strict, skipinitialspace=spaced)
@@ -196,8 +196,8 @@ def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced:
             record = next(records, None)
         except csv.Error as error:
             raise DataError(
-                f"{reader.path}, line {begins:,}: this is no CSV ({error}): see whether a quotation mark is missing in "
-                'what begins there; inside a quoted cell, " is written twice'
+                f"{reader.path}, line {begins:,}: this is not CSV ({error}): check whether a quotation mark is missing "
+                'in the row that begins there; inside a quoted cell, " is written twice'
             ) from error
         if record is None:
             return
@@ -230,7 +230,7 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
     if not named and 2 * alike < number:
         raise DataError(
             f"{path} is no table: its first lines do not have equally many cells between tabs, semicolons or commas: "
-            "see what stands between them, and save it again"
+            "see what separates the cells, and save it again"
         )
     return best, width
 

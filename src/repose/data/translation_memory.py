@@ -201,7 +201,7 @@ class _Parser:
             place = f"{self._path}, line {self._expat.CurrentLineNumber:,}"
             what = str(error).partition(": line")[0]
             raise DataError(
-                f"{place}: this is no XML ({what}): mend the line, or export the translation memory again"
+                f"{place}: this is not XML ({what}): mend the line, or export the translation memory again"
             ) from error
         except ValueError as error:
             raise DataError(
@@ -228,9 +228,7 @@ class _Parser:
             )
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise DataError(
-                f"{self._path} has more than {_MOST_DEPTH} elements in each other: it is no translation memory"
-            )
+            raise DataError(f"{self._path} has more than {_MOST_DEPTH} levels of elements: it is no translation memory")
         if name in ("header", "tuv"):
             values = {_local(key): value for key, value in attributes.items()}
         match name:

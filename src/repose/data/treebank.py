@@ -86,9 +86,9 @@ def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
         raise DataError(f"{where} is not CoNLL-U (its words are not numbered 1, 2, 3, …): check the file")
     heads = [row["head"] for row in words]
     if any(not isinstance(head, int) or not 0 <= head <= len(words) for head in heads):
-        raise DataError(f"{where} has a word whose head is no word of it: give a treebank with basic trees")
+        raise DataError(f"{where} has a word whose head is not in the sentence: give a treebank with basic trees")
     if not is_tree(heads):
-        raise DataError(f"{where} is no tree with one root: give a treebank with basic trees")
+        raise DataError(f"{where} is not a tree with one root: give a treebank with basic trees")
     yield Tree(*(tuple(column) for column in ([row["form"] for row in words], heads, [row["deprel"] for row in words])))
 
 
