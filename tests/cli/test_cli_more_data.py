@@ -91,7 +91,7 @@ def test_fine_tuning_says_what_it_starts_from_and_what_few_pairs_are_good_for(
     trained: Path, run: Run, tmp_path: Path
 ) -> None:
     test = ("--test", write_pairs(tmp_path / "test.tsv", 0, 60))
-    few, tiny = "few to train a model further", "its scores will be of"
+    few, tiny = "few to train a model further", "its scores will be measured on"
     for number, more, said in ((50, (), [few, tiny]), (50, test, [few]), (250, (), [tiny]), (1000, (), [])):
         files = write_pairs(tmp_path / "new.tsv", 0, number)
         _, _, err = run("train", "--from", trained, files, *more, "--print-config")
@@ -99,7 +99,7 @@ def test_fine_tuning_says_what_it_starts_from_and_what_few_pairs_are_good_for(
         assert [sentence for sentence in (few, tiny) if sentence in err] == said
     files = write_pairs(tmp_path / "new.tsv", 0, 50)
     _, _, err = run("train", "--from", trained, files, "--print-config")
-    assert "its scores will be of 2 pairs, too few to say anything" in err
+    assert "its scores will be measured on 2 pairs, too few to mean anything" in err
 
 
 def test_sets_that_a_model_was_trained_on_are_told(trained: Path, run: Run, tmp_path: Path) -> None:
@@ -136,13 +136,13 @@ def test_what_a_chain_of_models_was_trained_on_is_told_without_the_cache(
     new, first = write_pairs(tmp_path / "new.tsv", 1000, 1300), trained.parent / "first.tsv"
     options = ("--workers", "1", "--set", "training.epochs=1")
     _, _, err = run("train", "--from", trained, new, "--out", tmp_path / "second", *options)
-    assert "not all is known" not in err
+    assert "is known: if it has learnt" not in err
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "another home"))
     held_out = ("--set", "corpus.split_seed=9")
     _, _, err = run("train", "--from", tmp_path / "second", first, "--out", tmp_path / "third", *options, *held_out)
     assert re.search(rf"{tmp_path / 'second'} was trained on \d+ of \d+ test sources", err)
     _, _, err = run("train", "--from", trained / "model", new, "--out", tmp_path / "fourth", *options)
-    assert f"not all is known of what {trained / 'model'} was trained on" in err
+    assert f"not all that {trained / 'model'} was trained on is known: if it has learnt" in err
 
 
 def test_a_training_goes_on_with_the_corpus_and_split_of_its_model(trained: Path, run: Run, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_training_goes_on_with_the_corpus_and_split_of_its_model(trained: Path
     assert one.experiment.corpus == two.experiment.corpus
     assert one.test == two.test
     code, _, err = run("train", "--from", tmp_path / "one", "--valid", files, "--out", tmp_path / "three", *options)
-    assert (code, "is split as it was" in err) == (2, True)
+    assert (code, "keeps its split" in err) == (2, True)
     code, _, err = run("train", "--from", tmp_path / "one" / "model", "--out", tmp_path / "three", *options)
     assert (code, "there is no corpus" in err) == (2, True)
 
@@ -185,7 +185,7 @@ def test_fine_tuning_on_files_of_other_languages(trained: Path, run: Run, tmp_pa
         assert code == 0
         config = json.loads((out / "model" / "config.json").read_text(encoding="utf-8"))
         assert (config["src_lang"], config["tgt_lang"]) == (src, tgt)
-        assert ("the model is of gl-en, and the files are named en-pt: the new model is of en-pt" in err) == (
+        assert ("the model translates gl-en, but the files are named en-pt: the new model is for en-pt" in err) == (
             src == "en"
         )
 
@@ -217,13 +217,13 @@ def test_fine_tuning_on_the_other_direction_takes_its_tag(run: Run, tmp_path: Pa
     assert run(*command, "--set", "training.epochs=1")[0] == 0
     code, out, err = run("train", "--from", tmp_path / "both", en, pt, "--out", tmp_path / "back", "--print-config")
     assert code == 0
-    assert "the new model is of en-pt with the tag pt" in err
+    assert "the new model is for en-pt with the tag pt" in err
     assert re.search(r'tag = "pt" +# model', out)
     config = json.loads((tmp_path / "both" / "model" / "config.json").read_text(encoding="utf-8"))
     assert config["also"] == [{"tag": "pt", "src_lang": "en", "tgt_lang": "pt"}]
     code, _, err = run("evaluate", tmp_path / "both", "--to", "pt")
     assert code == 2
-    assert "test set of the run is to be translated into en, and the tag pt asks for pt: name source and refer" in err
+    assert "the references of the run's test set are in en, but the tag pt asks for pt: name source and refer" in err
     other = tmp_path / "a.gl"
     other.write_text(Path(pt).read_text(encoding="utf-8"), encoding="utf-8")
     _, out, err = run("train", "--from", tmp_path / "both", en, other, "--out", tmp_path / "back", "--print-config")
@@ -251,7 +251,7 @@ def test_fine_tuning_on_a_language_that_helped_takes_its_tag(run: Run, tmp_path:
     more = (tmp_path / "b.pt", tmp_path / "b.en", "--out", tmp_path / "new", "--print-config")
     code, out, err = run("train", "--from", tmp_path / "run", *more)
     assert code == 0
-    assert "the new model is of pt-en with the tag portuguese" in err
+    assert "the new model is for pt-en with the tag portuguese" in err
     assert re.search(r'tag = "portuguese" +# model', out)
 
 

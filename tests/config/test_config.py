@@ -579,9 +579,9 @@ def test_what_decides_which_weights_are_kept_is_in_the_run_id() -> None:
 
 
 def test_a_home_of_nobody_is_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="names the home of nobody here"):
+    with pytest.raises(ConfigError, match="names the home of an unknown user"):
         load("~nosuchuser/mine.toml")
-    with pytest.raises(ConfigError, match="names the home of nobody here"):
+    with pytest.raises(ConfigError, match="names the home of an unknown user"):
         load(written(tmp_path, '[corpus]\ntrain = ["~nosuchuser/a", "b"]\n'))
 
 

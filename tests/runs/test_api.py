@@ -64,7 +64,7 @@ def test_trained_measured_and_used(
     test.write_text("".join(corpus.read_text(encoding="utf-8").splitlines(keepends=True)[-8:]), encoding="utf-8")
     first = train(str(corpus), tmp_path / "run", stop_after=1, say=said.append, test=test)
     assert first.outcome.status == "stopped"
-    with pytest.raises(repose.ReposeError, match="run has no scores before its training is over: train there again"):
+    with pytest.raises(repose.ReposeError, match="run has no scores until its training is over: train there again"):
         assert first.scores
     assert any("the recipe little-data" in sentence for sentence in said)
     assert any("training.precision=bf16" in sentence for sentence in said)
@@ -108,7 +108,7 @@ def test_a_whole_experiment(corpus: Path, tmp_path: Path) -> None:
     [
         ("missing.tsv", {}, DataError, "there is no file"),
         (["O gato.", "O cão.", "Oi."], {}, ConfigError, "these are 3 files, and not all of them are there"),
-        ("pairs.tsv", {"start": "run"}, ConfigError, "run is where to train, and holds the model to begin with"),
+        ("pairs.tsv", {"start": "run"}, ConfigError, "run holds the model to start from"),
         (None, {}, ConfigError, "there is no corpus"),
         ("pairs.tsv", {"settings": {"training.epoch": 1}}, ConfigError, "epoch"),
         ("pairs.tsv", {"config": "nosuch"}, ConfigError, "nosuch"),
@@ -171,7 +171,7 @@ def test_files_may_come_from_an_iterator_and_be_anything_with_a_path(corpus: Pat
     assert result.folder == tmp_path / "run"
     for folder in (result, [result]):
         with pytest.raises(
-            repose.CheckpointError, match="run is a run without a model: where its training is not finished"
+            repose.CheckpointError, match="run is a run without a model: if its training is not finished"
         ):
             repose.load(folder)
 

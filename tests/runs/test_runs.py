@@ -199,7 +199,9 @@ def test_translations_that_are_not_there_any_more_are_made_again(
     again = run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none", say=said.append)
     assert path.read_bytes() == whole
     assert again.scores == first.scores
-    assert any("hypotheses is not as it was scored: the model is evaluated again" in sentence for sentence in said)
+    assert any(
+        "hypotheses has changed since it was scored: the model is evaluated again" in sentence for sentence in said
+    )
     said.clear()
     run(experiment, tmp_path / "run", device="cpu", workers=1, progress="none", say=said.append)
     assert not any("hypotheses" in sentence for sentence in said)
@@ -389,7 +391,7 @@ def test_the_config_of_another_run_is_noticed_by_who_reads_it(corpus: list[str],
     experiment, folder = small(corpus, "training.epochs=1"), RunFolder(tmp_path / "run")
     run(experiment, folder.path, device="cpu", workers=1, progress="none")
     rewrite(folder, replace(folder.config(), run_id="0123456789ab"))
-    sentence = "config.json is that of run 0123456789ab, but "
+    sentence = "config.json belongs to run 0123456789ab, but "
     with pytest.raises(CheckpointError, match=sentence):
         repose.evaluate(folder.path, split="valid")
     with pytest.raises(CheckpointError, match=sentence):

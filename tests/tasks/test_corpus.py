@@ -633,7 +633,7 @@ def tmx(path: Path, own: str, **texts: str) -> str:
 
 def test_a_memory_beside_text_needs_languages(tmp_path: Path, files: dict[str, Any]) -> None:
     corpus = files | {"valid": (tmx(tmp_path / "v.tmx", "de", en="one", de="eins"),), "test": ()}
-    with pytest.raises(ConfigError, match=r"v\.tmx is read in .*: say which.*, or with corpus\.src_lang and"):
+    with pytest.raises(ConfigError, match=r"v\.tmx is read in .*, which are unknown: .*, or with corpus\.src_lang and"):
         prepared(corpus)
     data = prepared(corpus | {"src_lang": "en", "tgt_lang": "de"})
     assert data.text("valid")[0][0] == "one 0"
@@ -719,8 +719,9 @@ def test_it_is_said_which_way_a_model_will_translate(tmp_path: Path) -> None:
         said.append(direction_of(experiment, prepare_corpus(experiment).check))
     assert said == [
         "the model learns to translate pt (c.pt) to en (c.en)",
-        "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected); to keep "
-        "its languages with the model, as serving needs, begin anew and set corpus.src_lang=en and corpus.tgt_lang=pt",
+        "the model learns to translate en (column 1 of c.csv, detected) to pt (column 2 of c.csv, detected); to store "
+        "its languages with the model, which serving needs, start again and set corpus.src_lang=en and "
+        "corpus.tgt_lang=pt",
         "the model learns to translate en (column English of d.csv) to pt (column Portuguese of d.csv)",
     ]
 
@@ -741,7 +742,7 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
     direction = direction_of(experiment, data.check)
     assert direction is not None
     columns = "column 1 of train.tsv to column 2 of train.tsv"
-    assert direction.startswith(f"the model learns to translate {columns}; to keep ")
+    assert direction.startswith(f"the model learns to translate {columns}; to store ")
     assert direction.endswith(" and set corpus.src_lang and corpus.tgt_lang")
     (data.folder / "check.json").unlink()
     assert data.check.findings == ()  # as for tasks without pairs

@@ -327,7 +327,7 @@ def test_it_does_not_translate(runs: dict[str, Path], task: str) -> None:
 
     caught = CliRunner().invoke(app, ["translate", str(runs[task])], input="red\n").exception
     assert isinstance(caught, CheckpointError)
-    assert str(caught).endswith("where one of 'translation' is needed: `repose evaluate` measures any")
+    assert str(caught).endswith("but one of 'translation' is needed: `repose evaluate` measures any")
 
 
 def test_damaged_models_are_told(runs: dict[str, Path], tmp_path: Path) -> None:

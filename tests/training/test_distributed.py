@@ -387,7 +387,7 @@ def test_processes_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    with pytest.raises(LostWorkerError, match=r"of 3 processes, some have not come \(1, 2\)"):
+    with pytest.raises(LostWorkerError, match=r"some of the 3 processes have not joined \(1, 2\)"):
         distributed.joined(Outer(0, 3, 0, "127.0.0.1", port), torch.device("cpu")).__enter__()
     with pytest.raises(LostWorkerError, match=r"the first process is not at 127\.0\.0\.1"):
         distributed.joined(Outer(1, 3, 1, "127.0.0.1", port), torch.device("cpu")).__enter__()
@@ -405,7 +405,7 @@ def test_who_waits_for_others_hears_signals(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_one_gpu_is_none_for_several_processes() -> None:
     outer = Outer(0, 2, 0, "n1", 29500)
-    with pytest.raises(ConfigError, match="is one GPU, and 2 processes train"):
+    with pytest.raises(ConfigError, match="is one GPU, but 2 processes train"):
         distributed.joined(outer, torch.device("cuda:1")).__enter__()
 
 

@@ -367,7 +367,7 @@ def test_a_validation_that_is_no_number_displaces_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(loop.Learner, "step", leap)
         message = (
-            r"validation loss is no longer a finite number after update 10: .*; the model of earlier validations st"
+            r"validation loss is no longer a finite number after update 10: .*; the model of earlier validations is"
         )
         with pytest.raises(ReposeError, match=message):
             lab.go(job, tmp_path, workers=None)
@@ -475,7 +475,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
-    sentence = "updates over which its learning rate rises, and it learns little: set training.warmup_updates="
+    sentence = "updates over which its learning rate rises, so it learns little: set training.warmup_updates="
     for name, told, changes in (
         ("alone", True, {"epochs": None}),
         ("beside epochs", True, {"epochs": 10**7}),
@@ -485,7 +485,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
         job = lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 10**7, **changes})
         lab.go(job, tmp_path / name, stop_after=4)
         log = (tmp_path / name / "train.log").read_text()
-        assert ("the clock ends the training after about" in log, sentence in log) == (told, told), name
+        assert ("the time limit ends the training after about" in log, sentence in log) == (told, told), name
 
 
 @pytest.mark.parametrize(
@@ -541,7 +541,7 @@ def test_another_number_of_workers_is_said(lab: Any, tmp_path: Path) -> None:
     edit_state(tmp_path, workers=2, all_workers=[2])
     assert lab.go(lab.job(), tmp_path, workers=1).status == "done"
     log = (tmp_path / "train.log").read_text()
-    assert "going on with 1 worker instead of 2: with other dropout masks from here on" in log
+    assert "going on with 1 worker instead of 2: dropout masks differ from here on" in log
     assert model_dir.read_config(tmp_path)["run_id"] == "0123456789ab-w2+1", (
         "scores are told apart from those of one worker"
     )

@@ -119,7 +119,7 @@ TASK_SETTINGS: Mapping[str, TaskSettings] = {
         predicts_tokens=False,
         refuses={
             **_OF_PAIRS,
-            "training.label_smoothing": "which spreads over a vocabulary, and none is predicted: set it to 0",
+            "training.label_smoothing": "which is for tasks that predict tokens: set it to 0",
             "training.long_pairs": "which would cut trees: set training.long_pairs = 'drop'",
         },
     ),

@@ -261,7 +261,7 @@ def _expanded(path: Path | str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        raise ConfigError(f"{path} names the home of nobody here: write the path in full") from error
+        raise ConfigError(f"{path} names the home of an unknown user: write the path in full") from error
 
 
 def _further_corpora(value: Any, layer: Layer) -> Any:

@@ -55,8 +55,8 @@ _OF_THE_TEXT = (
 )
 """Keys of config.json that describe the text that a model was trained on."""
 LOOKS_AHEAD = (
-    "This model's decoder normalises over the whole target sentence and so sees tokens that it is to predict: "
-    "its teacher-forced loss and accuracy are no measure of translation, and it cannot translate."
+    "This model's decoder normalises over the whole target sentence and so sees the tokens that it has to predict: "
+    "its teacher-forced loss and accuracy do not measure translation, and it cannot translate."
 )
 
 

@@ -63,7 +63,7 @@ def write_ratio(path: Path, statistics: RatioStatistics) -> None:
 
 def read_ratio(path: Path) -> RatioStatistics:
     """Read what `write_ratio` wrote. Raises DataError if the file is missing or damaged."""
-    again = "evaluate the run again, which makes it anew"
+    again = "evaluate the run again"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:  # np.load(path) would leave it open
             arrays = {name: archive[name] for name in archive.files}

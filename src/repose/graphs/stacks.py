@@ -73,7 +73,7 @@ class Graphs(NamedTuple):
 def why_not(a: Architecture) -> str | None:
     """Return why an architecture has no graphs; None if it has them."""
     if a.looks_ahead:
-        return "its decoder normalises over the whole target sentence, and so sees tokens that it is to predict"
+        return "its decoder normalises over the whole target sentence, and so sees the tokens that it has to predict"
     unlisted = not_listed(a, COMPUTED, _ANY_VALUE)
     return "; ".join(f"{name} = {x!r} is not among what repose.graphs computes" for name, x in unlisted) or None
 

@@ -227,7 +227,7 @@ def _gradient(model: Transformer, src: Tensor, tgt: Tensor, *, training: bool) -
         of_tokens = gradient[: batch * length].unflatten(0, (batch, length))
         distances.append(_distance(of_tokens[:, t + 1 :], torch.zeros(())))
     model.eval()
-    tried = f"gradient of each logit row in the {length} token embeddings after it"
+    tried = f"gradient of each logit row with respect to later ones of {length} token embeddings"
     return _check(f"causal (gradient, {_mode(training)})", tried, _largest(distances))
 
 

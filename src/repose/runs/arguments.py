@@ -76,8 +76,8 @@ def loaded_experiment(
         loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, with_corpus=True), **given)
         if other := [name for name in _SPLIT if loaded.sources[f"corpus.{name}"].kind not in ("model", "default")]:
             raise ConfigError(
-                f"the corpus of {start} is split as it was, so that nothing is measured that the model knows: leave "
-                f"out corpus.{other[0]}, or name the pairs to train on"
+                f"the corpus of {start} keeps its split, so that the model is not measured on pairs that it knows: "
+                f"leave out corpus.{other[0]}, or name the pairs to train on"
             )
     _tell_of_start(start, loaded.experiment, say)
     if is_own:
@@ -90,7 +90,7 @@ def loaded_experiment(
     if theirs.tag != tag:
         now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
     if before != f"{UNKNOWN}-{UNKNOWN}":
-        say(f"the model is of {before}, and the files are named {'-'.join(others)}: the new model is of {now}")
+        say(f"the model translates {before}, but the files are named {'-'.join(others)}: the new model is for {now}")
     return loaded
 
 
@@ -172,10 +172,12 @@ def _tell_of_start(start: Path, experiment: Experiment, say: Say) -> None:
     except ReposeError:  # errors in files are reported when they are read
         return
     if number < FEW_TO_TUNE:
-        say(f"{counted(number, 'pair')}: few to train a model further: it may learn these by heart, and forget others")
+        say(f"{counted(number, 'pair')}: few to train a model further: it may learn them by heart and forget others")
     if number < enough and not (corpus.valid or corpus.test) and corpus.held_out_test is None:
         held_out = counted(max(1, int(number * HELD_OUT_SHARE)), "pair")
-        say(f"its scores will be of {held_out}, too few to say anything: give a test set of your own (--test)")
+        say(
+            f"its scores will be measured on {held_out}, too few to mean anything: give a test set of your own (--test)"
+        )
 
 
 def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
@@ -198,4 +200,4 @@ def refuse_other_files(out: Path, start: Path | None = None) -> None:
     if (found := run.other_file()) is not None:
         raise ConfigError(f"{out} holds {found} and no run: choose another folder")
     if start is not None and start.resolve() in (run.path.resolve(), run.model.resolve()):
-        raise ConfigError(f"{out} is where to train, and holds the model to begin with: choose another folder for one")
+        raise ConfigError(f"{out} holds the model to start from: choose another folder to train in")

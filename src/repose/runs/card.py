@@ -141,8 +141,8 @@ def _heads(a: Architecture) -> str:
 def _licence(experiment: Experiment) -> Iterator[str]:
     corpus = "the corpus" if experiment.corpus.name is None else f"the licence of the corpus {experiment.corpus.name}"
     yield (
-        "No licence is stated: whoever publishes the model adds one to the head of this file (`license:`), and "
-        f"{corpus} has to allow it."
+        "No licence is stated: if you publish the model, add one to the head of this file (`license:`) that "
+        f"{corpus} allows."
     )
 
 
@@ -181,9 +181,9 @@ def _scores(split: str, scores: Mapping[str, Any]) -> str:
         if found.get("unfinished") or found.get("looping")
     ]
     warning = inflated(scores)
-    free = "; the model translates by itself, without a reference's earlier words" if "decoded" in scores else ""
+    free = "; the model reads its own earlier words, not a reference's" if "decoded" in scores else ""
     return (
-        f"{_SCORES}\n\nOn the {set_name} of its own corpus{count}{free}. Text of another kind scores otherwise.\n\n"
+        f"{_SCORES}\n\nOn the {set_name} of its own corpus{count}{free}. Scores on other kinds of text differ.\n\n"
         f"| decoding | metric | value | signature |\n|---|---|---|---|\n{rows}"
         + ("\n" + "".join(notes) if notes else "")
         + (f"\n> **Warning.** {warning}\n" if warning else "")

@@ -53,7 +53,7 @@ def claim(
         if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
-                "another folder, name what it was begun with, or measure it with `repose evaluate`"
+                "another folder, name what it was started with, or measure it with `repose evaluate`"
             )
         if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
             name, was, now = otherwise
@@ -90,10 +90,10 @@ def _holds_another(
     same_data = not _differing_data(theirs, digests)
     if same_data and settings == {"training.max_hours"}:
         hours = (of.training.max_hours for of in (theirs.experiment, experiment))
-        was, now = ("without a limit of time" if of is None else f"with a limit of {60 * of:.4g} min" for of in hours)
+        was, now = ("without a time limit" if of is None else f"with a limit of {60 * of:.4g} min" for of in hours)
         return (
-            f"{folder} was begun {was}, not {now}: a limit of time is part of a training, since its learning rate "
-            "follows it, and cannot be changed later; begin anew in another folder, or train the weights further in "
+            f"{folder} was started {was}, not {now}: a time limit is part of a training, since its learning rate "
+            "follows it, and cannot be changed later; start again in another folder, or train the weights further in "
             f"one ({further})"
         )
     same_version = theirs.versions.get("repose") == __version__  # other versions may prepare the same files differently
@@ -101,7 +101,7 @@ def _holds_another(
     if not settings and files and same_version and _other_sets(theirs, digests):
         return (
             f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
-            "resume it, or begin anew in another folder"
+            "resume it, or start again in another folder"
         )
     return (
         f"{folder} holds run {theirs.run_id}, and these settings and data would make run {identity} "

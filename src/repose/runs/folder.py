@@ -167,8 +167,8 @@ class RunFolder:
         run_id = str(content.get("run_id", ""))
         if run_id and (held := self.other_run(run_id)) is not None:
             raise CheckpointError(
-                f"{self.config_file} is that of run {run_id}, but {self.model} or {self.state} is of run {held}: put "
-                "back which of them is another's, or train in a new folder"
+                f"{self.config_file} belongs to run {run_id}, but {self.model} or {self.state} to run {held}: put back "
+                "the one that was replaced, or train in a new folder"
             )
         return RunConfig(
             run_id=run_id,
@@ -255,7 +255,7 @@ class RunFolder:
     def scores(self, split: str) -> dict[str, Any] | None:
         """Read the figures on a set; None if there are none. Raises CheckpointError if they were changed or damaged."""
         path = self.scores_file(split)
-        remedy = "delete it, and run the same training command again to have it written anew"
+        remedy = "delete it, and run the same training command again to write it again"
         try:
             content = read_object(path, remedy)
         except (FileNotFoundError, NotADirectoryError):
@@ -293,7 +293,7 @@ class RunFolder:
     def hypotheses(self, split: str, name: str) -> list[str]:
         """Read one line per sentence. Raises CheckpointError if they are missing, damaged or not those that were
         scored."""
-        path, damaged = self.hypotheses_file(split, name), "run the same training command again, or evaluate it anew"
+        path, damaged = self.hypotheses_file(split, name), "run the same training command again, or evaluate it again"
         try:
             content = read_file(path)
             lines = content.decode("utf-8").split("\n")[:-1]  # a translation may contain "\r"
@@ -379,7 +379,7 @@ def unfinished(model: Path) -> str | None:
     if run is not None and run.is_under_way:
         return f"the training of {run.path} is not over: its model may still change, and so may its search"
     if run is not None and run.has_to_choose:
-        return f"how the model of {run.path} searches is not chosen yet: the command that trained it does so"
+        return f"how the model of {run.path} searches is not chosen yet: run its training command again"
     return None
 
 

@@ -26,8 +26,9 @@ def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:
     if gain is not None and not has_learnt:
         may_go_on = records.end is not None and records.end.reason is not EndReason.PATIENCE
         yield (
-            f"WARNING: {hardly_reads(gain)}, so its translations may be fluent and have nothing to do with what they "
-            f"translate: see that the pairs are translations of each other, {'train longer, ' * may_go_on}or add pairs"
+            f"WARNING: {hardly_reads(gain)}, so its translations may be fluent but have nothing to do with what they "
+            "translate: check that the pairs are translations of each other, "
+            f"{'train longer, ' * may_go_on}or add pairs"
         )
 
 

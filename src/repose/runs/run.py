@@ -59,8 +59,8 @@ class RunResult:
         if self.scores_if_any is not None:
             return self.scores_if_any
         if self.outcome.status is RunStatus.DONE:
-            raise ReposeError(f"the scores of {self.folder} are with the first of its processes: ask for them there")
-        raise ReposeError(f"{self.folder} has no scores before its training is over: train there again, and it goes on")
+            raise ReposeError(f"only the first process has the scores of {self.folder}: ask for them there")
+        raise ReposeError(f"{self.folder} has no scores until its training is over: train there again to resume it")
 
     @property
     def records(self) -> tuple[Record, ...]:
@@ -176,7 +176,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
     if (start := experiment.training.init_from) is not None:
         _tell_of_trained_on(Path(start), data, say)
     if RunFolder(folder).has_other_code:
-        say(f"{folder}: begun {OTHER_CODE}: train it anew in another folder")
+        say(f"{folder}: begun {OTHER_CODE}: train it again in another folder")
     return data, table, identity
 
 
@@ -194,7 +194,7 @@ def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
             )
     if found and not known.is_all:
         say(
-            f"not all is known of what {start} was trained on: if it has learnt from the validation or test set, their "
+            f"not all that {start} was trained on is known: if it has learnt from the validation or test set, their "
             "scores will be too high"
         )
 
@@ -311,7 +311,7 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
             if waits_for_scores(run.model):
                 write_card(folder)
             return scores
-        say(f"{run.hypotheses_file(split, '*').parent} is not as it was scored: the model is evaluated again")
+        say(f"{run.hypotheses_file(split, '*').parent} has changed since it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
     # On a CPU unless a device was named: it runs one process per core, and gives the same translations everywhere.
     task.score_run(experiment, data, folder, "cpu" if device == "auto" else device, say)

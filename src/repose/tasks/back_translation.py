@@ -58,11 +58,11 @@ def back_translate(
     check_file(text)
     if holds_pairs(text):
         raise ConfigError(
-            f"{text} is a {text.suffix} file, and each line here is one text: write them into a plain file"
+            f"{text} is a {text.suffix} file, and each line here is one text: write the texts into a plain file"
         )
     counts = BackTranslated()
     if not out.name:
-        raise ConfigError(f"--out {out} is a folder: name what the two files are to be called")
+        raise ConfigError(f"--out {out} is a folder: add the name of the two files to it")
     for path in (out.with_name(f"{out.name}.{side}") for side in ("src", "tgt")):
         if path.exists():
             raise ConfigError(f"{path} exists already: remove it, or name another --out")

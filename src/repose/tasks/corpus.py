@@ -448,7 +448,7 @@ def _pair_tokenizers(config: TokenizerConfig, corpus: CorpusConfig, folder: Path
             tokenizer.save(tokenizer_file(folder, side))
             sizes.append(tokenizer.vocab_size)
     if config.src_file is None:
-        too_short = f" (the text allows no more than these of the {config.vocab_size:,} asked for)"
+        too_short = f" (the text allows no more, though {config.vocab_size:,} were asked for)"
         yield f"tokenizers: {config.kind}, {sizes[0]:,} source and {sizes[1]:,} target tokens" + (
             too_short if max(sizes) < config.vocab_size else ""
         )

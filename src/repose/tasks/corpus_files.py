@@ -139,7 +139,9 @@ def reader_of(corpus: CorpusConfig, files: Sequence[Path], name: str) -> PairRea
     if the source side of a TMX file is unknown, or if the names of text files say that the target comes first."""
     languages = languages_of(corpus)
     if UNKNOWN in languages and name != "train" and kind_of(files[0]) == "tmx":
-        raise ConfigError(f"{files[0]} is read in the languages of the corpus: say which they are, with {BY_LANGUAGES}")
+        raise ConfigError(
+            f"{files[0]} is read in the languages of the corpus, which are unknown: name them with {BY_LANGUAGES}"
+        )
     fields = corpus.src_field, corpus.tgt_field
     if name in SPLITS[1:]:
         _check_order(files, languages)
@@ -227,7 +229,7 @@ def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
         return said
     codes = ["" if side.language == UNKNOWN else f"={side.language}" for side in sides]
     settings = " and ".join(f"corpus.{name}{code}" for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True))
-    return f"{said}; to keep its languages with the model, as serving needs, begin anew and set {settings}"
+    return f"{said}; to store its languages with the model, which serving needs, start again and set {settings}"
 
 
 class Example(NamedTuple):

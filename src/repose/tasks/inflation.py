@@ -27,4 +27,4 @@ def inflated(scores: Mapping[str, Any], *, figures: bool = True) -> str:
     why = " and ".join(f"{number:,}{of if place == 0 else ''} {what}" for place, (number, what) in enumerate(found))
     shown = "; ".join(f"{name} {given:.2f}, detokenised {plain:.2f}" for name, (given, plain) in both.items())
     beside = f" ({shown})" if figures else ""
-    return f"{why}, so that BLEU counts pieces of words as words, which inflates it{beside}: quote the detokenised one"
+    return f"{why}, so BLEU counts pieces of words as words, which inflates it{beside}: quote the detokenised BLEU"

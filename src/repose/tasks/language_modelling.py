@@ -59,8 +59,8 @@ class LanguageModellingTask(FileTask):
     file_kind = "text"
     allows_cuda_graphs = True
     look_ahead_warning = (
-        "This model normalises over the whole block of a text and so sees tokens that it is to predict: its "
-        "teacher-forced figures are no measure of language modelling."
+        "This model normalises over the whole block of a text and so sees the tokens that it has to predict: its "
+        "teacher-forced figures do not measure language modelling."
     )
 
     def prepare(self, experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:  # noqa: ARG002
@@ -104,7 +104,9 @@ class LanguageModellingTask(FileTask):
             "A language model",
             "repose evaluate FOLDER TEXT",
             languages=tuple({language} - {UNKNOWN}),
-            limits=("It tells how probable a text is, of the kind that it was trained on; it is not made to write.",),
+            limits=(
+                "It says how probable a text of the kind that it was trained on is; it is not meant to write texts.",
+            ),
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:

@@ -145,7 +145,7 @@ class ParsingTask(FileTask):
             "A dependency parser (the encoder's layers count, the decoder's do not)",
             "repose evaluate FOLDER TREES.conllu",
             languages=tuple({language} - {UNKNOWN}),
-            limits=("It parses sentences of the treebank's kind, as one that is to be compared with others.",),
+            limits=("It parses sentences like those of its treebank, and is meant to be compared with other parsers.",),
         )
 
     def model_extra(self, experiment: Experiment) -> Mapping[str, object]:

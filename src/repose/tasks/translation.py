@@ -154,10 +154,10 @@ class TranslationTask(Task):
         direction = "" if src is None or tgt is None else f" from {src} into {tgt}"
         limits = (
             f"It translates sentences{direction} of the kind that it was trained on, one by one; "
-            "`repose translate` splits text that is longer. Expect worse of other domains and styles.",
-            "A translation can be fluent and wrong: names, numbers and negations above all. Have somebody who reads "
+            "`repose translate` splits longer text. Expect worse translations in other domains and styles.",
+            "A translation can be fluent and wrong, above all in names, numbers and negations. Have somebody who reads "
             "both languages check whatever matters.",
-            "What the training text says about people and groups, the model may repeat.",
+            "The model may repeat what the training text says about people and groups.",
         )
         return Card(
             title,

@@ -83,8 +83,8 @@ def _check_target(config: Mapping[str, Any], to: str | None, split: str) -> None
     own, wanted = taught(config)[0].tgt_lang, direction(config, to)[1]
     if to is not None and UNKNOWN not in (own, wanted) and own != wanted:
         raise ConfigError(
-            f"the {split} set of the run is to be translated into {own}, and the tag {to} asks for {wanted}: name "
-            "source and reference files"
+            f"the references of the run's {split} set are in {own}, but the tag {to} asks for {wanted}: name source "
+            "and reference files"
         )
 
 
@@ -97,8 +97,8 @@ def _read_files(
     languages = (own.src_lang, own.tgt_lang) if options.to is None else direction(stored, options.to)
     if UNKNOWN in languages and kind_of(files[0]) == "tmx" and None in (options.src_field, options.tgt_field):
         raise ConfigError(
-            f"the model does not know its languages: say which {files[0]} is to be read in, with "
-            "--src-field and --tgt-field"
+            f"the model does not know its languages: say which languages of {files[0]} to read, with --src-field and "
+            "--tgt-field"
         )
     src_field, tgt_field = _fields_of(folder, options, files, languages)
     reader = PairReader(files, src_field=src_field, tgt_field=tgt_field, languages=languages)

@@ -16,7 +16,7 @@ LITTLE_GAIN = 0.2
 
 def hardly_reads(gain: float) -> str:
     """Return the warning for a model with a small `source_gain`."""
-    measure = f"it predicts {gain:.2f} nats per token better with the right one than with another"
+    measure = f"it predicts {gain:.2f} nats per token better with the right source than with another"
     return f"the model hardly reads its source ({measure})"
 
 
@@ -26,7 +26,7 @@ def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) ->
     clip = "set training.clip_norm" if c.clip_norm is None else f"lower training.clip_norm ({c.clip_norm:g})"
     precision = ", or set training.precision = 'fp32'" if c.precision == "bf16" else ""
     warmup = "warmup_updates" if c.warmup_share is None else "warmup_share"
-    fallback = "; the model of earlier validations stays" if has_model else ""
+    fallback = "; the model of earlier validations is kept" if has_model else ""
     return (
         f"the {what} is no longer a finite number after update {update}: lower training.learning_rate "
         f"({c.learning_rate:g}), raise training.{warmup} ({getattr(c, warmup)}), or {clip}{precision}{fallback}"
@@ -46,8 +46,8 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
         return None
     about = max(1, round(end))
     return (
-        f"the clock ends the training after about {about:,} of the {warmup:,} updates over which its learning rate "
-        f"rises, and it learns little: set training.warmup_updates={max(1, about // 10)}, or give it more time"
+        f"the time limit ends the training after about {about:,} of the {warmup:,} updates over which its learning "
+        f"rate rises, so it learns little: set training.warmup_updates={max(1, about // 10)}, or give it more time"
     )
 
 
@@ -58,8 +58,8 @@ def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -
         return None
     about = counted(max(1, round(epochs)), "epoch")
     return (
-        f"the clock ends the training after about {about}: a model usually learns more in this time without R-Drop, "
-        "with which an update takes up to twice as long (set training.r_drop=0, or give it more time)"
+        f"the time limit ends the training after about {about}: a model usually learns more in this time without "
+        "R-Drop, with which an update takes up to twice as long (set training.r_drop=0, or give it more time)"
     )
 
 

@@ -238,8 +238,8 @@ def load(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _damaged(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"the checkpoint {path} is damaged: restore it, or remove the folder {path.parent} (a training that is not "
-        "finished then begins anew, and a finished one does not need it)"
+        f"the checkpoint {path} is damaged: restore it, or remove the folder {path.parent} (an unfinished "
+        "training then starts again, and a finished one does not need it)"
     )
 
 

@@ -178,7 +178,7 @@ def _join(device: torch.device, rank: int, size: int, **place: Any) -> None:
 def joined(outer: Outer, device: torch.device) -> Iterator[World]:
     """Join an outer launcher's job as a worker."""
     if outer.size > 1 and device.index is not None:
-        raise ConfigError(f"--device {device} is one GPU, and {outer.size} processes train: name --device cuda for all")
+        raise ConfigError(f"--device {device} is one GPU, but {outer.size} processes train: name --device cuda for all")
     with _on(device, outer.local_rank) as device:
         if outer.size == 1:
             yield World(0, 1, device)
@@ -221,16 +221,18 @@ def _meet(outer: Outer) -> TCPStore:
                 why = str(error).strip().splitlines()[0]
                 raise ConfigError(f"the first process cannot listen at {place} ({why}): set MASTER_PORT") from error
             if time.monotonic() > deadline:
-                raise LostWorkerError(f"the first process is not at {place}: see what it says") from error
+                raise LostWorkerError(f"the first process is not at {place}: check its output") from error
     try:
         store.set(names[outer.rank], "")
         while not store.check(names):
             if time.monotonic() > deadline:
                 gone = ", ".join(str(rank) for rank, name in enumerate(names) if not store.check([name]))
-                raise LostWorkerError(f"of {outer.size} processes, some have not come ({gone}): see what they say")
+                raise LostWorkerError(
+                    f"some of the {outer.size} processes have not joined ({gone}): check their output"
+                )
             time.sleep(0.05)
     except RuntimeError as error:
-        raise LostWorkerError(f"the first process, at {place}, has ended: see what it says") from error
+        raise LostWorkerError(f"the first process, at {place}, has ended: check its output") from error
     store.set_timeout(TIMEOUT)
     return store
 

@@ -198,7 +198,7 @@ def _workers_changed(state: State, number: int) -> str | None:
     if state.workers in (0, number):
         return None
     workers = counted(number, "worker")
-    return f"going on with {workers} instead of {state.workers}: with other dropout masks from here on"
+    return f"going on with {workers} instead of {state.workers}: dropout masks differ from here on"
 
 
 @contextlib.contextmanager

@@ -531,7 +531,7 @@ def test_a_system_without_sums_is_left_out_of_the_test_over_documents(models: Pa
     assert (len(over_documents.rows), len(over_seeds.rows)) == (1, 3)
     (remark,) = over_documents.remarks
     assert remark.startswith("Left out of the tests: ")
-    assert remark.endswith("there is no statistics.test.npz: evaluate the run again, which makes it anew.")
+    assert remark.endswith("there is no statistics.test.npz: evaluate the run again.")
 
 
 def test_what_is_said_of_few_documents(models: Path) -> None:
