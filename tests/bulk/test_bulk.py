@@ -412,7 +412,7 @@ def test_inputs_that_change_while_a_job_runs_are_refused(tmp_path: Path, planned
     store, plan = planned([file], shard_lines=1)
     write(file, b"a\nx\nc\n")
     os.utime(file, ns=(1, 1))
-    with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
+    with pytest.raises(DataError, match=r"in\.txt has changed since the job was started"):
         finish(store, plan)
     plan_file = tmp_path / "out" / "plan.json"
     plan_file.write_text(plan_file.read_text().replace('"lines": 3', '"lines": 2').replace("keep", "drop"))
@@ -425,7 +425,7 @@ def test_a_shard_with_fewer_lines_than_were_counted_is_not_done(
 ) -> None:
     store, plan = planned([write(tmp_path / "in.txt", b"a\nb\nc\n")])
     monkeypatch.setattr(Plan, "windows", lambda *_: iter([Window([Record(("a",))] * 2)]))
-    with pytest.raises(DataError, match=r"in\.txt has changed since the job was begun"):
+    with pytest.raises(DataError, match=r"in\.txt has changed since the job was started"):
         run_shard(store, plan, plan.shards[0], LineTranslator(plan.job, Numbering()))
     assert store.names("parts") == []
 

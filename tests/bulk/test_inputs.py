@@ -72,7 +72,7 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
             ("src", "tgt"),
             r"in\.tsv, line 1: 3 columns instead of 2 \(1: '1', 2: 'a', 3: 'A'\): cut out",
         ),
-        ("a\nb\n", ("src", "tgt"), r"in\.tsv has not two columns but 1: give lines"),
+        ("a\nb\n", ("src", "tgt"), r"in\.tsv has 1 column instead of two: give lines"),
         ("src\ttgt\n", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
         ("src\ttgt", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
         ("", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),
@@ -112,7 +112,7 @@ def test_what_another_runner_removed_is_unpacked_again_where_its_file_is_as_befo
         assert not store.names("unpacked")
         assert not store.names("locks")
     file.write_bytes(gzip.compress(b"other\n" * 3))
-    with pytest.raises(DataError, match=r"in\.txt\.gz has changed since the job was begun"):
+    with pytest.raises(DataError, match=r"in\.txt\.gz has changed since the job was started"):
         pairs_of(store, plan)
 
 
@@ -174,7 +174,7 @@ def test_fields_of_text_are_refused() -> None:
     how: dict[str, Any] = {"load": {}, "shard_lines": None}
     model, output = Path("read later"), {"failed": "keep", "pairs": False, "num_hypotheses": 1, "into": "translation"}
     for field, into in (("other", "translation"), ("text", "other")):
-        with pytest.raises(ConfigError, match="--field and --into are of JSONL and Parquet"):
+        with pytest.raises(ConfigError, match="--field and --into are for JSONL and Parquet"):
             translation_job(model, ["a.txt"], form=None, field=field, search={}, output={**output, "into": into}, **how)
-    with pytest.raises(ConfigError, match="--src-field and --tgt-field are of one file"):
+    with pytest.raises(ConfigError, match="--src-field and --tgt-field are for one file"):
         scoring_job(model, None, ["a.txt", "b.txt"], fields=("a", "tgt"), checks=True, **how)

@@ -150,8 +150,8 @@ def test_stopping_is_exit_3_and_the_same_command_goes_on(corpus: tuple[Path, Pat
     assert err.count("the same command resumes") == 1
     for verb, *more in (["translate"], ["evaluate"], ["export", "--to", "onnx", "--out", tmp_path / "out"]):
         code, _, err = run(verb, tmp_path / "run", *more)
-        what = "is a run without a model: where its training is not finished, the same `repose train` command goes on"
-        assert (code, err.startswith(f"repose: {tmp_path / 'run'} {what} with it")) == (1, True)
+        what = "is a run without a model: if its training is not finished, run the same `repose train` command again"
+        assert (code, err.startswith(f"repose: {tmp_path / 'run'} {what} to resume it")) == (1, True)
     code, out, _ = run(*command)
     assert code == 0
     assert "beam4 bleu" in out

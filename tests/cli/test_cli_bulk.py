@@ -284,4 +284,4 @@ def test_why_a_pair_is_none_comes_before_how_long_it_is(run_repose: Run, tmp_pat
     assert code == 1
     reasons = [line.split("\t")[3] for line in (tmp_path / "out" / "scores.tsv").read_text().splitlines()]
     assert reasons == ["copied", "too long"]
-    assert "too long is a source of more tokens than the longest that its model was trained on" in told
+    assert "too long: the source has more tokens than the longest that the model was trained on" in told

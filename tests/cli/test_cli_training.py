@@ -77,7 +77,7 @@ def test_a_file_for_another_command_is_told_which(run: Run, corpus: tuple[Path, 
     assert f"it has a table [search], for `repose search {quoted}`\n" in run("grid", file, "--dry-run")[2]
     file.write_text(text + '[grid]\npresets = ["reinforced"]\n', encoding="utf-8")
     _, _, err = run("train", file, "--out", tmp_path / "run", *SETTINGS, "--workers", 1)
-    assert f"has a table [grid], for `repose grid {quoted}`: its settings are trained here" in err
+    assert f"has a table [grid], which is for `repose grid {quoted}`: this training uses the other" in err
 
 
 def test_what_to_try_next_can_be_pasted(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_minutes_are_spoken_of_as_minutes(run: Run, corpus: tuple[Path, Path], t
     assert "--minutes should be more than 0, not -1\n" in run(*command, "--minutes", -1)[2]
     assert run(*command, "--minutes", 1)[0] == 0
     _, _, err = run(*command, "--minutes", 2)
-    assert "was begun with a limit of 1 min, not with a limit of 2 min: a limit of time is part of a training" in err
+    assert "was started with a limit of 1 min, not with a limit of 2 min: a time limit is part of a training" in err
     assert err.endswith(f"or train the weights further in one (--from {tmp_path / 'run'}, or start in Python)\n")
     _, _, err = run(*command, "--minutes", 2, "--set", "training.seed=1")
     assert "training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2)" in err

@@ -248,7 +248,7 @@ def test_encodings_are_kept(data: bytes, suffix: str) -> None:
 
 def test_paragraphs_are_of_plain_text() -> None:
     assert read_document(b"one\ntwo", ".TXT", paragraphs=True).segments[0].text == "one two"
-    with pytest.raises(ConfigError, match=r"paragraphs are of plain text \(.txt\): a file that ends in '.html' says"):
+    with pytest.raises(ConfigError, match=r"paragraphs is for plain text \(.txt\): a file that ends in '.html' says"):
         read_document(b"<p>x", ".html", paragraphs=True)
 
 

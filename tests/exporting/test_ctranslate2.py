@@ -135,7 +135,7 @@ def test_every_reason_is_of_a_value_that_is_refused() -> None:
 
 def test_norms_of_two_kinds_cannot_be_expressed() -> None:
     reason = why_not(Architecture(input_norm="sum", norm_kind="rms"))
-    assert reason == "input_norm = 'sum' is a layer norm beside others, where CTranslate2 has one kind in all places"
+    assert reason.startswith("input_norm = 'sum' is a layer norm beside norms of another kind, but CTranslate2")
 
 
 @pytest.mark.parametrize("name", [name for name, p in PRESETS.items() if why_not(p.architecture) is None])

@@ -226,7 +226,7 @@ def test_a_name_that_no_file_can_have_is_one_sentence(saving: Saving, tmp_path: 
     description = json.loads((out / "repose-onnx.json").read_text())
     description["sha256"][name] = "0"
     (out / "repose-onnx.json").write_text(json.dumps(description))
-    with pytest.raises(CheckpointError, match="names a file that there cannot be"):
+    with pytest.raises(CheckpointError, match="names a file that cannot exist"):
         repose.load(out)
 
 

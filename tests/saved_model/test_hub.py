@@ -210,7 +210,9 @@ def test_what_is_not_what_its_config_says_is_refused(server: Hub) -> None:
 def test_no_network_and_no_cache_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     said = refusal(lambda: repose.load("hf://o/m"))
-    assert said == "http://127.0.0.1:1 cannot be reached, and o/m is not whole in the cache: try again with a network"
+    assert (
+        said == "http://127.0.0.1:1 cannot be reached, and o/m is not completely in the cache: try again with a network"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +220,7 @@ def test_no_network_and_no_cache_is_one_sentence(monkeypatch: pytest.MonkeyPatch
     [
         (401, "RepoNotFound", "there is no model o/m on {url}, or it is private: check the name, or set HF_TOKEN"),
         (404, "RepoNotFound", "there is no model o/m on {url}, or it is private: check the name, or set HF_TOKEN"),
-        (403, "GatedRepo", "{url} does not give o/m to everybody: ask for access on its page, and set HF_TOKEN"),
+        (403, "GatedRepo", "{url} does not give o/m to everyone: ask for access on its page, and set HF_TOKEN"),
         (418, "", "{url} answered with 418 where o/m was asked for: try again later"),
     ],
 )

@@ -660,7 +660,7 @@ def test_api_keys(tmp_path: Any) -> None:
     flood = (403, {"error": "Too many request limits violations"})
     assert with_key("wrong") == with_key("right-one") == flood, "who guesses is not told"
     keys.write_text("right-one\n\nright-two # hers\n")
-    with pytest.raises(DataError, match="keys, line 3: a key holds no white space, and nothing may stand beside it"):
+    with pytest.raises(DataError, match="keys, line 3: a key has no white space: write one key per line"):
         service(api_keys=keys)
     keys.write_text("\N{ZERO WIDTH NO-BREAK SPACE}right-one\r\n", encoding="utf-8")  # as Windows writes it
     with pytest.raises(ConfigError, match="give a file with a key per line"):

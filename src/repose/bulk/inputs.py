@@ -104,7 +104,7 @@ class ScannedInput:
 
 def changed(name: str) -> DataError:
     """Describe in one sentence that a file has changed since the plan was made."""
-    return DataError(f"{name} has changed since the job was begun: put it back, or begin anew with another --out")
+    return DataError(f"{name} has changed since the job was started: put it back, or start again with another --out")
 
 
 def format_of(files: Sequence[str]) -> str:
@@ -224,7 +224,9 @@ def _columns(place: str, name: str, fields: Sequence[str]) -> tuple[tuple[int, i
         first = [decoded(line).text.split("\t") for line in islice(lines, _LOOKED_AT)] or [[]]
     columns, is_header = table_columns(first[0], fields, name)
     if not is_header and first != [[]] and not any(len(line) == columns[2] for line in first):
-        raise DataError(f"{name} has not two columns but {len(first[0])}: give lines of a source, a tab and a target")
+        raise DataError(
+            f"{name} has {counted(len(first[0]), 'column')} instead of two: give lines of a source, a tab and a target"
+        )
     return columns, is_header
 
 

@@ -42,7 +42,7 @@ def translation_job(
     if output["pairs"] and (kind != "text" or output["num_hypotheses"] > 1):
         raise ConfigError("--pairs is for text with one translation of each line: JSONL and Parquet keep the source")
     if kind == "text" and (field, output["into"]) != ("text", Job.into):
-        raise ConfigError("--field and --into are of JSONL and Parquet: leave them out")
+        raise ConfigError("--field and --into are for JSONL and Parquet: leave them out")
     if output["into"] in RESERVED or output["into"] == field:
         raise ConfigError(f"--into {output['into']} is taken: choose another name")
     used_model, translator = used(model, **load)
@@ -87,7 +87,7 @@ def scoring_job(
         case [("text" | "tsv" | "csv"), ("text" | "tsv" | "csv")]:
             kind = "text"
             if fields != FIELDS:
-                raise ConfigError("--src-field and --tgt-field are of one file with both sides: leave them out")
+                raise ConfigError("--src-field and --tgt-field are for one file with both sides: leave them out")
         case _:
             raise ConfigError(
                 "a corpus is two aligned text files, or one TSV, JSONL or Parquet file: name these (of a TMX or CSV "
@@ -131,7 +131,7 @@ def input_warnings(store: Store, plan: Plan, models: Sequence[Translator]) -> li
 def _check_directions(forward: tuple[str, str], backward: tuple[str, str]) -> None:
     (src, tgt), (first, last) = forward, backward
     if any(a != b and UNKNOWN not in (a, b) for a, b in ((src, last), (tgt, first))):
-        a, b, c, d = ("what is not known" if code == UNKNOWN else code for code in (src, tgt, first, last))
+        a, b, c, d = ("an unknown language" if code == UNKNOWN else code for code in (src, tgt, first, last))
         raise ConfigError(f"one model translates {a} into {b}, the other {c} into {d}: --backward is for the reverse")
 
 

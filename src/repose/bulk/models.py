@@ -66,6 +66,6 @@ def loaded(model: UsedModel) -> Translator:
     translator = load(model.folder, model.device, 1, model.precision, model.engine)
     if digest(translator) != model.sha256:
         raise CheckpointError(
-            f"{model.folder} has changed since the job was begun: put it back, or begin anew with another --out"
+            f"{model.folder} has changed since the job was started: put it back, or start again with another --out"
         )
     return translator

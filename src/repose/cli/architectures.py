@@ -88,7 +88,7 @@ def describe(
         f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
         f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
         f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
-        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, less activations",
+        f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, no activations",
         *[f"warning             {LOOKS_AHEAD}"] * architecture.looks_ahead,
     )
 

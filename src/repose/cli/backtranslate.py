@@ -36,7 +36,7 @@ def backtranslate(
     if sampling is not None and beam_size is not None:
         raise ConfigError("--sampling draws and --beam-size searches: give one of them")
     if seed and sampling is None:
-        raise ConfigError("--seed is of draws: leave it out, or add --sampling")
+        raise ConfigError("--seed is for --sampling: leave it out, or add --sampling")
     try:
         with interruptible():
             from repose.decoding.load import load

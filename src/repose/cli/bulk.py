@@ -173,7 +173,7 @@ def check_place(on: str, shard: str | None, address: str | None, *, merged: bool
     if on == "ray":
         import_ray()
     elif address is not None:
-        raise ConfigError("--address is of a Ray cluster: leave it out, or add --on ray")
+        raise ConfigError("--address is for a Ray cluster: leave it out, or add --on ray")
 
 
 def run_plan(
@@ -222,13 +222,16 @@ def run_plan(
     for reason, number in sorted(after.failed.items()):
         say(f"a problem ({reason}) in {number:,} {lines}, which {became}")
     if plan.job.work == "score" and Failure.TOO_LONG in after.failed:
-        say("too long is a source of more tokens than the longest that its model was trained on: it cannot judge those")
+        say(
+            "too long: the source has more tokens than the longest that the model was trained on, "
+            "so it cannot judge the pair"
+        )
     if after.too_long:
         say(f"{after.too_long:,} {lines} {SPLIT}")
     print(store.place(merge_parts(store, plan)) if merged else store.where)
     if after.lines_done and sum(after.failed.values()) == after.lines_done:
         done = "scored" if plan.job.work == "score" else "translated"
-        raise DataError(f"nothing was {done}, all lines had a problem: check what files and fields were named")
+        raise DataError(f"nothing was {done}, all lines had a problem: check which files and fields were named")
 
 
 def _interrupt() -> NoReturn:

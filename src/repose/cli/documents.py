@@ -59,7 +59,7 @@ def translate_file(
         if path.is_dir():
             raise ConfigError(f"{path} is a folder: name the file to {what}")
     if source.suffix.lower() != target.suffix.lower():
-        raise ConfigError(f"{target} is to end in {source.suffix!r} like {source}: formats are not converted")
+        raise ConfigError(f"{target} must end in {source.suffix!r} like {source}: formats are not converted")
     if target.exists() and not force:
         raise ConfigError(f"{target} already exists: choose another name, or --force")
     from repose.data.lines import check_file

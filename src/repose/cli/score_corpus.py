@@ -48,7 +48,7 @@ def score_corpus(
     if shard is not None and (keep is not None or threshold is not None):
         raise ConfigError("--shard scores a part: filter without it when all parts are done")
     if backward_to is not None and backward is None:
-        raise ConfigError("--backward-to is of the model of the other direction: name it with --backward")
+        raise ConfigError("--backward-to is for the model of the other direction: name it with --backward")
     bulk.check_place(on, shard, address, merged=shard is None)
     from repose.bulk.filtering import filter_pairs, reasons_of
     from repose.bulk.jobs import scoring_job

@@ -188,4 +188,4 @@ def _tell_of_variables(context: Context) -> None:
     every = (option.envvar for option in context.command.params)
     read = {*_OFF.values(), *(name for names in every for name in ([names] if isinstance(names, str) else names or ()))}
     if unread := sorted(name for name in os.environ if name.startswith("LT_") and name not in read):
-        say(f"not read: {', '.join(unread)} (docs/serving.md has the variables that are)")
+        say(f"not read: {', '.join(unread)} (docs/serving.md lists the variables that are)")

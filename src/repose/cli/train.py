@@ -125,7 +125,7 @@ def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
     for table in ("grid", "search"):
         if layer is not None and getattr(layer, table) is not None:
             command = f"repose {table} {quoted(name)}"
-            say(f"{name} has a table [{table}], for `{command}`: its settings are trained here")
+            say(f"{name} has a table [{table}], which is for `{command}`: this training uses the other settings")
 
 
 def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":

@@ -36,7 +36,7 @@ class EpubDocument:
         contents = {name: members[name] for name, kind in named.items() if kind in _CONTENTS}
         encrypted = {unquote(found.decode("utf-8", "replace")) for found in _URI.findall(members.get(_ENCRYPTED, b""))}
         if encrypted & (pages.keys() | contents.keys()):
-            raise DataError("the book is encrypted: it can be translated only without that")
+            raise DataError("the book is encrypted: translate a copy without encryption")
         if not pages:
             raise DataError("this is no book (.epub): it holds no pages")
         if sum(map(len, [*pages.values(), *contents.values()])) > limits.member_bytes:

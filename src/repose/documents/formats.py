@@ -55,7 +55,7 @@ _SAVED_AS = {
     **dict.fromkeys((".doc", ".rtf"), "save it as .docx or .odt"),
     ".ppt": "save it as .pptx or .odp",
     ".md": "convert it to .html or .docx (pandoc does), or its code and links would be translated, too",
-    ".pdf": "a PDF file has no sentences, only places of letters; translate the document that it was made of",
+    ".pdf": "a PDF file has no sentences, only letters at positions; translate the document that it was made from",
 }
 """Advice for files of unsupported formats, by suffix."""
 
@@ -78,5 +78,5 @@ def read_document(data: bytes, suffix: str, *, paragraphs: bool = False) -> Docu
     if not paragraphs:
         return format_.read(data)
     if suffix.lower() != ".txt":
-        raise ConfigError(f"paragraphs are of plain text (.txt): a file that ends in {suffix!r} says where they begin")
+        raise ConfigError(f"paragraphs is for plain text (.txt): a file that ends in {suffix!r} says where they begin")
     return _PARAGRAPHS.read(data)

@@ -75,7 +75,7 @@ class OfficeDocument:
                 if element.name in xml_format.paragraphs:
                     self._add(member, element, xml_format.pieces(xml, element))
         if not self._xml:
-            raise DataError(f"this is no {xml_format.what}: it holds no text where one has it")
+            raise DataError(f"this is no {xml_format.what}: it holds no text in the usual place")
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """Return the archive with these translations.

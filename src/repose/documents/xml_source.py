@@ -186,7 +186,7 @@ class _Builder:
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         place = self._place()
         if len(self._opened) == MOST_LEVELS:
-            raise DataError(f"{self._name} has more than {MOST_LEVELS} elements in each other: simplify the document")
+            raise DataError(f"{self._name} has more than {MOST_LEVELS} levels of elements: simplify the document")
         kept = {key: value for key, value in attributes.items() if key.rpartition(":")[2] in self._kept}
         namespace, _, local = name.rpartition(":")
         prefix = self._prefixes.get(namespace)

@@ -58,10 +58,10 @@ EXPRESSED: Listed = {
 listed value with the model."""
 ANY_VALUE = SIZES_AND_TRAINING | {"num_kv_heads", "residual_weight", "norm_eps", "token_norm_eps"}
 """Fields of which CTranslate2 can express every value."""
-_OF_A_SENTENCE = "has statistics of each sentence, where CTranslate2 looks embeddings up in a table"
+_OF_A_SENTENCE = "has statistics of each sentence, but CTranslate2 looks embeddings up in a table"
 _OF_MORE = "normalises more than the tokens that CTranslate2 looks up"
-_TOKENS = "has attention read token embeddings, where CTranslate2's reads hidden states"
-_OWN = "changes a token's score of itself, which CTranslate2 always keeps"
+_TOKENS = "has attention read token embeddings, but CTranslate2's reads hidden states"
+_OWN = "changes the score of a token with itself, which CTranslate2 always keeps"
 _UNTIED = "adds scores of positions by themselves, for which CTranslate2 has no place"
 _REASONS: Mapping[tuple[str, object], str] = {
     **{
@@ -73,11 +73,11 @@ _REASONS: Mapping[tuple[str, object], str] = {
     **{("values", kind): _TOKENS for kind in ("tokens", "both")},
     **{("self_score", kind): _OWN for kind in ("zero", "exclude", "zero_weights")},
     **{("positions", kind): _UNTIED for kind in ("untied", "untied_relative")},
-    ("positions", "alibi"): "lowers scores on both sides in the encoder, which CTranslate2 does in decoders alone",
+    ("positions", "alibi"): "lowers scores on both sides in the encoder, which CTranslate2 does only in decoders",
     ("qk_norm", "l2"): "would be CTranslate2's norm of queries and keys, which this export does not write",
     ("score_residual", "previous_layer"): "hands scores on to the next layer, which CTranslate2's forget",
-    ("input_norm", "sum"): "is a layer norm beside others, where CTranslate2 has one kind in all places",
-    ("norm", "both"): "normalises before the sublayer and after the sum, where CTranslate2 has one of the two",
+    ("input_norm", "sum"): "is a layer norm beside norms of another kind, but CTranslate2 has one kind in all places",
+    ("norm", "both"): "normalises before the sublayer and after the sum, but CTranslate2 has only one of the two",
 }
 """Why a value cannot be expressed, for the values that were examined."""
 
@@ -99,7 +99,7 @@ def why_not(architecture: Architecture) -> str | None:
 
 def _reason(name: str, value: object) -> str:
     if name == "attention_window":
-        return "reaches to both sides, CTranslate2's window back alone"
+        return "reaches to both sides, CTranslate2's window only back"
     return _REASONS.get((name, value), "is not among what this export was written for")
 
 

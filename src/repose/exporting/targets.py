@@ -76,7 +76,7 @@ def export(
     try:
         place = place.resolve()
     except (OSError, RuntimeError) as error:  # a loop of symbolic links
-        raise WriteError(f"{str(out)!a} is no place to write to ({error}): choose a new or empty folder") from error
+        raise WriteError(f"{str(out)!a} cannot be written to ({error}): choose a new or empty folder") from error
     if (task := task_of(read_config(model))) != UNNAMED_TASK:
         what = task.replace("_", " ")
         raise ConfigError(f"{run} holds a model of {what!r}, and only models that translate can be exported")
@@ -93,7 +93,9 @@ def export(
             ours |= {name.partition("/")[0] for name in files}
     notes = [*made.notes, *filter(None, [unfinished(model)])]
     if to in WITH_CARD and kept:
-        notes.append(f"{place / CARD} is not as it was exported: it stays, and may be of another model")
+        notes.append(
+            f"{place / CARD} has been edited since it was exported: it is kept, and may describe another model"
+        )
     return replace(made, folder=place, files=files, notes=tuple(notes))
 
 

@@ -118,7 +118,7 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
         "no_repeat_ngram_size": size,
         "length_penalty": penalty,
         "length_penalty_note": "the model divides a score by ((5 + n) / 6) ** a, CTranslate2 by n ** b, n tokens "
-        f"with END: b is chosen to weigh one token more alike at n = {_USUAL_LENGTH}",
+        f"with END: b is chosen so that one more token weighs the same at n = {_USUAL_LENGTH}",
         "scores_note": "log-probabilities are of a vocabulary without [PAD] and [START], which are never chosen",
     }
     how_to_load = (
@@ -130,7 +130,7 @@ def _fields(translator: Translator, precision: str, compared: Comparison) -> dic
         f'translator = ctranslate2.Translator(FOLDER, compute_type="{_COMPUTE_TYPES[precision]}")',
         "tokens = source.encode(text).tokens  # [START] ... [END]; the tag, if there is one, after [START]",
         f"longest = min(len(tokens) + {translator.max_extra_tokens}, {translator.max_length})  # as the model does",
-        "# without min_decoding_length = 0, CTranslate2 never translates by nothing; blank lines are not for it",
+        "# min_decoding_length = 0 allows empty translations; leave blank lines out",
         f"best = translator.translate_batch([tokens], {search}, max_decoding_length=longest)[0].hypotheses[0]",
         "target.decode([target.token_to_id(token) for token in best])",
     )

@@ -111,7 +111,7 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
         is_same = torch.allclose(shorter(src, tgt), model(src, tgt), atol=1e-4)
     if not is_same:
         raise ConfigError(
-            f"a page has no positions beyond {longest}, and with positions = {architecture.positions!r} this model "
+            f"a page has no positions beyond {longest}, but with positions = {architecture.positions!r} this model "
             f"computes something else without them: train one with architecture.max_length = {longest}"
         )
     return shorter
@@ -141,7 +141,7 @@ def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
 
 
 def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
-    about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs in this page alone."
+    about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs only in this page."
     texts = {**{name: settings[name] for name in ("title", "source", "target")}, "about": about}
     parts = {**{name: html.escape(text) for name, text in texts.items()}, "style": style, "script": script}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _shipped(PAGE).decode()).encode()

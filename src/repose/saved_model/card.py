@@ -27,6 +27,6 @@ def loading(use: str, in_python: str | None) -> str:
     python = f"```python\nimport repose\n\n{in_python}\n```\n\n" if in_python else ""
     return (
         f"## How to load\n\n```sh\n{use}\n```\n\n{python}"
-        "`FOLDER` is this folder, or `hf://owner/name` where it is on a hub (`pip install 'repose-nmt[hub]'`). Loading "
-        "executes nothing that is in it, and compares each file with its SHA-256.\n"
+        "`FOLDER` is this folder, or `hf://owner/name` if it is on a hub (`pip install 'repose-nmt[hub]'`). Loading "
+        "executes nothing in it, and checks each file's SHA-256.\n"
     )

@@ -94,7 +94,7 @@ def _check(folder: Path, name: str, digest: Any) -> None:
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
     except ValueError as error:
-        raise CheckpointError(f"{folder} names a file that there cannot be, {name!a}: export it again") from error
+        raise CheckpointError(f"{folder} names a file that cannot exist, {name!a}: export it again") from error
     if found is None:
         raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
     if found != digest:

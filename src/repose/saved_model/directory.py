@@ -289,7 +289,7 @@ def _described(folder: Path, kind: ModelKind[M], config: Mapping[str, Any]) -> t
     if (task := task_of(config)) != kind.task:
         ours, theirs = (name.replace("_", " ") for name in (kind.task, task))
         raise CheckpointError(
-            f"{folder} holds a model of {theirs!r}, where one of {ours!r} is needed: `repose evaluate` measures any"
+            f"{folder} holds a model of {theirs!r}, but one of {ours!r} is needed: `repose evaluate` measures any"
         )
     _check_sizes(config, folder, kind)
     return architecture_in(config, folder), _digests(config, folder)
@@ -344,8 +344,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
     version = config.get("format_version") if isinstance(config, dict) else None
     if version is None and isinstance(config, dict) and "experiment" in config:
         raise CheckpointError(
-            f"{folder} is a run without a model: where its training is not finished, the same `repose train` command "
-            "goes on with it; else copy its folder model here again"
+            f"{folder} is a run without a model: if its training is not finished, run the same `repose train` command "
+            "again to resume it; otherwise copy its folder model here again"
         )
     if not isinstance(version, int) or version < 1:
         raise CheckpointError(f"{folder / CONFIG} has no format_version, so {folder} is no model directory")
@@ -446,7 +446,7 @@ def _read_model(folder: Path, digests: Mapping[str, str], build: Callable[[], M]
     if (beyond := sum(tables.values()) - num_bytes) > _MAX_TABLE_BYTES:
         raise CheckpointError(
             f"{folder / CONFIG} describes a model whose tables of positions take {beyond >> 20:,} MiB, "
-            f"where {_MAX_TABLE_BYTES >> 20:,} are the most that are read: the file is damaged"
+            f"but at most {_MAX_TABLE_BYTES >> 20:,} MiB are read: the file is damaged"
         )
     data = _read(folder, WEIGHTS, num_bytes + _HEADER_BYTES, digests)
     try:

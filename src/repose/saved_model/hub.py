@@ -109,7 +109,7 @@ def _sentence(error: Exception, repo: str, revision: str | None, endpoint: str) 
         return any(isinstance(cause, kinds) for cause in causes)
 
     if has(errors.GatedRepoError, errors.DisabledRepoError):
-        return f"{endpoint} does not give {repo} to everybody: ask for access on its page, and set HF_TOKEN"
+        return f"{endpoint} does not give {repo} to everyone: ask for access on its page, and set HF_TOKEN"
     if has(errors.RepositoryNotFoundError):
         return f"there is no model {repo} on {endpoint}, or it is private: check the name, or set HF_TOKEN"
     if has(errors.RevisionNotFoundError):
@@ -119,7 +119,7 @@ def _sentence(error: Exception, repo: str, revision: str | None, endpoint: str) 
         return f"{endpoint} answered with {status} where {what} was asked for: try again later"
     if isinstance(error, OSError) and error.errno is not None:
         return f"{what} cannot be kept in the cache ({error.strerror}): make room, or set HF_HOME to another folder"
-    return f"{endpoint} cannot be reached, and {what} is not whole in the cache: try again with a network"
+    return f"{endpoint} cannot be reached, and {what} is not completely in the cache: try again with a network"
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -155,7 +155,9 @@ def _read_keys(path: Path) -> list[bytes]:
         raise DataError(f"no API keys can be read from {path}: {reason}") from error
     for number, line in enumerate(lines, 1):
         if len(line.split()) > 1:
-            raise DataError(f"{path}, line {number}: a key holds no white space, and nothing may stand beside it")
+            raise DataError(
+                f"{path}, line {number}: a key has no white space: write one key per line, and nothing else"
+            )
     if not (keys := [line for line in lines if line]):
         raise DataError(f"{path} holds no API key: write one per line")
     return [_digest(key) for key in keys]

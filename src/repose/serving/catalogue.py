@@ -134,7 +134,7 @@ def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
     left = list(languages)
     models = [_read_model(path, left) for path in runs]
     if left:
-        raise ConfigError(f"--lang {left[0]} belongs to no model: each run here says its languages itself")
+        raise ConfigError(f"--lang {left[0]} belongs to no model: every model here states its own languages")
     return Catalogue(models)
 
 
@@ -144,7 +144,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
     place, limit, tokenizers, config = files[:4]
     source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
     if "und" in (source, target) and not left:
-        raise ConfigError(f"{path} does not say its languages: name them, as in --lang pt:en")
+        raise ConfigError(f"{path} does not state its languages: name them, as in --lang pt:en")
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
     src, tgt = directory.source_tokenizer(tokenizers[0], config), tokenizers[1]
@@ -201,7 +201,7 @@ def _read_files(path: Path) -> _Files:
 def _pair(text: str) -> tuple[str, str]:
     source, colon, target = text.partition(":")
     if not (colon and source.isascii() and target.isascii() and source.strip() and target.strip()):
-        raise ConfigError(f"--lang {text!r} names no two languages: write it as pt:en")
+        raise ConfigError(f"--lang {text!r} does not name two languages: write it as pt:en")
     return source.strip(), target.strip()
 
 

@@ -388,7 +388,7 @@ class Dispatcher:
         except Exception as error:  # after any error, no sentence may be lost
             if not isinstance(error, WorkerLostError | TimeoutError):
                 self._say("worker_error", kind=type(error).__name__, where=where(error))
-            self._again(jobs, TranslationError("a translation worker died of this text"))
+            self._again(jobs, TranslationError("a translation worker died on this text"))
             return False
         now = time.monotonic()
         rate = sum(job.num_tokens for job in jobs) / max(1e-6, now - began)

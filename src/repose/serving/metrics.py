@@ -45,7 +45,7 @@ class Metrics:
         about = "Padding among the source tokens of a batch"
         self.padded_share = Histogram("repose_batch_padded_share", about, buckets=_SHARES, registry=r)
         self.restarts = Counter("repose_worker_restarts", "Workers that were replaced", registry=r)
-        about = "Sentences dropped since nobody waited for them any more"
+        about = "Sentences dropped because nobody was waiting for them any more"
         self.cancelled = Counter("repose_cancelled", about, registry=r)
         self.truncated = Counter("repose_truncated", "Sentences that were cut at the model's length", registry=r)
         self.tokens = Counter("repose_translated_tokens", "Tokens of translated sentences", ["side"], registry=r)

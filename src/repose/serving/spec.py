@@ -22,7 +22,7 @@ _LANGUAGE = {
     "source": (_TEXT, "Code of the source language, or auto"),
     "target": (_TEXT, "Code of the target language"),
 }
-_KEY = {"api_key": (_TEXT, "API key, where the server asks for one")}
+_KEY = {"api_key": (_TEXT, "API key, if the server asks for one")}
 _Q = {
     "q": (
         _or_array(_TEXT),
@@ -65,8 +65,8 @@ def _posts() -> dict[str, Any]:
             {
                 **_Q,
                 **_LANGUAGE,
-                "format": ({"type": "string", "enum": ["text", "html"], "default": "text"}, "What the text is"),
-                "alternatives": ({"type": "integer", "default": 0}, "How many further ones are wanted, of plain text"),
+                "format": ({"type": "string", "enum": ["text", "html"], "default": "text"}, "Format of the text"),
+                "alternatives": ({"type": "integer", "default": 0}, "Number of further translations, for plain text"),
                 **_KEY,
             },
             _object({**translated, "warnings": several}),
@@ -91,8 +91,8 @@ def _posts() -> dict[str, Any]:
             {
                 "q": (_TEXT, "The text"),
                 **_LANGUAGE,
-                "alternatives": ({"type": "integer", "default": 0}, "How many further translations are wanted"),
-                "heads": ({"type": "boolean", "default": True}, "Whether with the attention of every head"),
+                "alternatives": ({"type": "integer", "default": 0}, "Number of further translations"),
+                "heads": ({"type": "boolean", "default": True}, "Whether to include the attention of every head"),
                 **_KEY,
             },
             _object(
@@ -113,14 +113,15 @@ def _posts() -> dict[str, Any]:
 def _gets() -> dict[str, Any]:
     return {
         "/languages": _get(
-            "Languages that are served", _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)}))
+            "Languages that the server translates",
+            _array(_object({"code": _TEXT, "name": _TEXT, "targets": _array(_TEXT)})),
         ),
-        "/frontend/settings": _get("What a page has to know", {"type": "object"}),
+        "/frontend/settings": _get("Settings for a web page", {"type": "object"}),
         "/download_file/{name}": _get("Fetch a translated file", {"type": "string", "format": "binary"}, kind="*/*"),
         "/models": _get("The models, and their scores", _array({"type": "object"})),
-        "/health": _health("Whether the server is there"),
-        "/health/live": _health("Whether the server is there"),
-        "/health/ready": _health("Whether requests should be sent to it", "503"),
+        "/health": _health("Whether the server is up"),
+        "/health/live": _health("Whether the server is up"),
+        "/health/ready": _health("Whether the server is ready for requests", "503"),
         "/spec": _get("This document", {"type": "object"}),
     }
 
@@ -187,13 +188,13 @@ def _responses(schema: dict[str, Any], kind: str = "application/json") -> dict[s
     errors = {
         "400": "A parameter is missing or cannot be used",
         "403": "Not allowed",
-        "404": "There is no such thing",
+        "404": "Not found",
         "408": "The request took too long to arrive",
         "413": "The request is too large",
         "415": "The body is compressed",
         "429": "Too many requests: see Retry-After",
         "503": "The server is busy: see Retry-After",
-        "504": "There was no time",
+        "504": "The request was not answered in time",
         "507": "The disk is full",
     }
     refused = {
