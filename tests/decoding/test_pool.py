@@ -358,13 +358,3 @@ def test_what_derives_from_the_weights_is_made_anew_when_they_change(model: Tran
     assert [t.score for t in after] != [t.score for t in before]
     fresh = Translator(changing, tokenizer, tokenizer, workers=1).translate(SOURCES[:3])
     assert [t.score for t in after] == [t.score for t in fresh]
-
-
-def test_a_model_that_cannot_be_pickled_is_refused_in_one_sentence(model: Transformer, tokenizer: Tokenizer) -> None:
-    hooked = copy.deepcopy(model)
-    hooked.register_forward_hook(lambda *_: None)
-    with (
-        of(hooked, tokenizer, workers=2) as translator,
-        pytest.raises(ReposeError, match=r"copy of this model .*workers = 1"),
-    ):
-        translator._pool.start(translator.engine)

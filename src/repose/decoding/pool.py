@@ -15,7 +15,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from repose.decoding.engine import Engine
 from repose.decoding.worker import Batch, Results, Worker
-from repose.system.errors import ReposeError
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching in this process has taken or would take this long: twice their start-up time."""
@@ -149,7 +148,7 @@ class _Crew:
         """Start workers for a call until there are `number`, without waiting for them; none after a `close`."""
         with self._changed:
             while len(self.workers) < number and not call.alone:
-                self._message = self._message or _pickled(engine)
+                self._message = self._message or pickle.dumps(engine)
                 worker = Worker()
                 self.workers.append(worker)
                 given = (worker, self._message)
@@ -235,13 +234,3 @@ class _Crew:
                         return call, index
                 self._changed.wait()
         return None
-
-
-def _pickled(engine: Engine) -> bytes:
-    """Pickle an engine for a worker. Raises ReposeError for a model that cannot be pickled, such as one with a hook."""
-    try:
-        return pickle.dumps(engine)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise ReposeError(
-            f"other processes cannot have a copy of this model ({error}): translate with workers = 1"
-        ) from error
