@@ -117,20 +117,32 @@ def ask_otherwise(monkeypatch: pytest.MonkeyPatch, change: Any) -> list[Batch]:
     return asked
 
 
-def no_memory() -> None:
-    raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
-
-
 def test_memory_that_runs_out_in_a_worker_is_told_as_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Large:
-        def __reduce__(self) -> Any:
-            return no_memory, ()
+    def built(_: bytes) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
-    source, sink = io.BytesIO(pickle.dumps(pickle.dumps(Large()))), io.BytesIO()
+    source, sink = io.BytesIO(pickle.dumps(b"a model")), io.BytesIO()
     monkeypatch.setattr("repose.decoding.worker.open_pipes", lambda: (source, sink))
+    monkeypatch.setattr("repose.decoding.worker.built", built)
     main()
     answer = pickle.loads(sink.getvalue().partition(b"\n")[2])
     assert (type(answer), str(answer)) == (ReposeError, OUT_OF_MEMORY)
+
+
+def test_a_worker_is_given_each_weight_once_and_nothing_else_of_a_model(
+    model: Transformer, tokenizer: Tokenizer, expected: list[Translation]
+) -> None:
+    """Not what a program hangs on a model, and not the whole of a tensor that weights are parts of, as in training."""
+    changed = copy.deepcopy(model)
+    changed.register_forward_hook(lambda *_: None)
+    weights = list(changed.parameters())
+    parts = torch.cat([weight.detach().flatten() for weight in weights]).split([weight.numel() for weight in weights])
+    for weight, part in zip(weights, parts, strict=True):
+        weight.data = part.view_as(weight)
+    with of(changed, tokenizer, workers=2) as translator:
+        assert len(translator.engine.message()) < 1.1 * len(of(model, tokenizer, workers=1).engine.message())
+        start(translator)
+        assert translate(translator) == expected
 
 
 def is_running(pid: int) -> bool:
@@ -284,18 +296,18 @@ def test_translating_within_training_leaves_denormals_flushed(translator: Transl
 
 
 SCRIPT = """
-import pickle
 import sys
 from pathlib import Path
 
 import repose
 from repose.data.tokenizer import Tokenizer
 from repose.decoding import pool
+from repose.decoding.engine import built
 
 print("begins", flush=True)
 pool.WORTH_SECONDS = 0.0
 tokenizer = Tokenizer.train(["ka lo mi nu"] * 3, kind="wordlevel", vocab_size=50)
-graphs = pickle.loads(Path(sys.argv[1]).read_bytes())
+graphs = built(Path(sys.argv[1]).read_bytes())
 translator = repose.Translator(graphs, tokenizer, tokenizer, workers=2, batch_size=4)
 translator.translate(["ka lo", "mi nu"] * 20)
 translator._pool.start(translator.engine)
@@ -311,7 +323,7 @@ def test_a_script_without_main_guard(tmp_path: Path, graphs: OnnxEngine, how: si
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     model = tmp_path / "graphs"
-    model.write_bytes(pickle.dumps(graphs))
+    model.write_bytes(graphs.message())
     command = [sys.executable, str(script), str(model)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True

@@ -1,7 +1,6 @@
 """Cached graphs stay while a process makes or uses them, and can be removed otherwise."""
 
 import gc
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import pytest
 
 import repose
 from repose.decoding import graph_cache
+from repose.decoding.engine import built
 from repose.decoding.options import SearchOptions
 
 pytest.importorskip("onnx")
@@ -53,7 +53,7 @@ def test_graphs_that_a_translator_has_loaded_are_not_cleared_away(saving: Saving
     again = repose.load(home.parents[1] / "model", engine="onnx")
     del loaded
     said = run_repose("cache", "--clear")[2]
-    worker = pickle.loads(pickle.dumps(again.engine))
+    worker = built(again.engine.message())
     for beam_size in (1, 3):  # each has a graph of its own, which is opened now
         found = again.engine.search([2, 5, 3], 9, SearchOptions(beam_size))
         assert found is not None

@@ -20,6 +20,7 @@ from tests.exporting.conftest import TINY, shaken
 
 import repose
 from repose.decoding import graph_cache
+from repose.decoding.engine import built
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.options import SearchOptions
 from repose.decoding.translator import MODEL_KIND, Translation, Translator
@@ -353,8 +354,9 @@ def test_an_export_that_is_replaced_is_not_mixed_with_what_was_loaded(saving: Sa
     assert repose.load(tmp_path / "out").translate(TEXTS[:1], beam_size=1) != expected
     assert loaded.translate(TEXTS[:1], beam_size=1)[0].text == expected[0].text
     assert loaded.engine.search([2, 5, 3], 9, SearchOptions(1)) is None
+    _, read = pickle.loads(loaded.engine.message())
     with pytest.raises(CheckpointError, match="was replaced since it was read: load it again"):
-        pickle.loads(pickle.dumps(loaded.engine))
+        OnnxEngine.of_message(read)
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -482,7 +484,7 @@ def test_a_relative_path_outlives_a_change_of_the_current_folder(
     exported, model = repose.load("out"), repose.load("model", engine="onnx")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert isinstance(pickle.loads(pickle.dumps(exported.engine)), OnnxEngine), "as a worker that is started now"
+    assert isinstance(built(exported.engine.message()), OnnxEngine), "as a worker that is started now"
     for beam_size in (1, 3):  # each has a graph of its own, which is opened now
         found = exported.engine.search([2, 5, 3], 9, SearchOptions(beam_size))
         assert found is not None

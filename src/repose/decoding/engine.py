@@ -5,6 +5,7 @@ search; `State.select` reorders the rows. The engine `torch` computes with the m
 `onnx` computes with graphs that were exported from it, through ONNX Runtime, on a CPU.
 """
 
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -52,7 +53,7 @@ class Engine(ABC):
     device_type: str
     """Type of the device that it computes on: cpu, cuda."""
     can_share: bool
-    """True if other processes can have a copy, which pickle makes."""
+    """True if other processes can build it from `message`."""
 
     @abstractmethod
     def start(self, sources: Sequence[Sequence[int]]) -> State:
@@ -91,6 +92,10 @@ class Engine(ABC):
         """Return cross-attention while reading these target tokens (from START): (layers, heads, tokens, source
         tokens)."""
 
+    @abstractmethod
+    def message(self) -> bytes:
+        """Return a message from which `built` makes the engine in another process: a function and its argument."""
+
     def fingerprint(self) -> Hashable:
         """Return a value that changes when the weights do. The weights of graphs never change."""
         return None
@@ -101,6 +106,13 @@ class Engine(ABC):
     def undisturbed(self) -> AbstractContextManager[None]:
         """Within the block, compute as fast as possible in one thread."""
         return nullcontext()
+
+
+def built(message: bytes) -> Engine:
+    """Make the engine of a `message`. Only for messages of this program's own processes, as it executes them."""
+    build, content = pickle.loads(message)
+    engine: Engine = build(content)
+    return engine
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Ints:

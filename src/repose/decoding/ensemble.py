@@ -1,5 +1,6 @@
 """An ensemble: several models with the same vocabularies. The search sees the mean of their probabilities."""
 
+import pickle
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.decoding.best import mean_of_probabilities
-from repose.decoding.engine import Engine
+from repose.decoding.engine import Engine, built
 from repose.decoding.search import Ints, State
 from repose.system.errors import ConfigError
 
@@ -55,6 +56,15 @@ class Ensemble(Engine):
     ) -> NDArray[np.float32]:
         """Raises ConfigError."""
         raise ConfigError("the models of an ensemble have attention, the ensemble has none: load one of them alone")
+
+    def message(self) -> bytes:
+        """See `Engine`."""
+        return pickle.dumps((Ensemble.of_message, [engine.message() for engine in self.engines]))
+
+    @classmethod
+    def of_message(cls, messages: Sequence[bytes]) -> "Ensemble":
+        """The ensemble, for a process of its own."""
+        return cls([built(message) for message in messages])
 
     def fingerprint(self) -> Hashable:
         """See `Engine`."""

@@ -6,6 +6,7 @@ cores busy.
 
 import contextlib
 import os
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from repose.decoding.options import SearchOptions
 from repose.decoding.search import Ints, TokenHypothesis
 from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
+from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, MissingExtraError
 from repose.system.files import share_lock
 from repose.system.token_ids import START
@@ -118,8 +120,18 @@ class OnnxEngine(Engine):
                     "names: export the model again"
                 )
 
+    @classmethod
+    def of_message(cls, graphs: GraphFolder) -> "OnnxEngine":
+        """The engine, for a process of its own."""
+        keep_freed_memory()
+        return cls(graphs)
+
     def __reduce__(self) -> tuple[type["OnnxEngine"], tuple[GraphFolder]]:
         return OnnxEngine, (self.graphs,)  # a copy opens the graphs itself, on this machine
+
+    def message(self) -> bytes:
+        """See `Engine`: the message says where the graphs are."""
+        return pickle.dumps((OnnxEngine.of_message, self.graphs))
 
     def search(self, source: Sequence[int], limit: int, options: SearchOptions) -> list[TokenHypothesis] | None:
         """See `Engine`. None for a large model: it would gain nothing, and its weights would be in memory twice."""

@@ -6,7 +6,6 @@ takes about two seconds to start. This process searches meanwhile, and never wai
 
 import contextlib
 import os
-import pickle
 import sys
 import threading
 import time
@@ -131,7 +130,7 @@ class _Crew:
         self._calls: list[_Call] = []
         self._changed = threading.Condition()
         self._process = os.getpid()
-        self._message: bytes | None = None  # the pickled engine, which each worker receives
+        self._message: bytes | None = None  # the engine's message, which each worker receives
         weakref.finalize(pool, self.close)
 
     def is_of_this_process(self) -> bool:
@@ -148,7 +147,7 @@ class _Crew:
         """Start workers for a call until there are `number`, without waiting for them; none after a `close`."""
         with self._changed:
             while len(self.workers) < number and not call.alone:
-                self._message = self._message or pickle.dumps(engine)
+                self._message = self._message or engine.message()
                 worker = Worker()
                 self.workers.append(worker)
                 given = (worker, self._message)

@@ -1,5 +1,7 @@
 """The engine `torch`: computes with the model itself, on any device that torch supports."""
 
+import io
+import pickle
 import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,6 +48,18 @@ class TorchEngine(Engine):
         # Weights are referenced, so that no other tensor takes their memory while `fingerprint` is compared.
         self._weights: dict[str, Tensor] = {}
 
+    @classmethod
+    def of_message(cls, data: bytes) -> "TorchEngine":
+        """Build the engine of a `message`, with the same types of tensors. Sets one thread and tuned memory, for a worker."""
+        torch.set_num_threads(1)
+        tuned().__enter__()
+        architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)
+        model = Transformer(architecture, **sizes)
+        model.load_state_dict(state, assign=True)
+        if int8:
+            quantize(model)
+        return cls(model.eval())
+
     def __reduce__(self) -> tuple[type["TorchEngine"], tuple[Transformer]]:
         return TorchEngine, (self.model,)  # a copy recomputes what is derived from the weights
 
@@ -66,7 +80,7 @@ class TorchEngine(Engine):
 
     @property
     def can_share(self) -> bool:  # type: ignore[override]
-        """See `Engine`. Other processes may be unable to import the class of a model that is not our own."""
+        """See `Engine`. Other processes build a `Transformer`, on the CPU."""
         return self.device_type == "cpu" and type(self.model) is Transformer
 
     @torch.no_grad()
@@ -100,6 +114,14 @@ class TorchEngine(Engine):
         with self._evaluation():
             maps = self.model.attention(self._ids([source]), self._ids([tokens]))
         return torch.cat(maps.cross).cpu().numpy()
+
+    def message(self) -> bytes:
+        """See `Engine`. The message holds a copy of the model's current weights."""
+        model = self.model
+        sizes = {"src_vocab_size": model.src_vocab_size, "tgt_vocab_size": model.tgt_vocab_size}
+        file = io.BytesIO()
+        torch.save((model.architecture, sizes, dict(model.state_dict()), is_quantized(model)), file)
+        return pickle.dumps((TorchEngine.of_message, file.getvalue()))
 
     def fingerprint(self) -> Hashable:
         """Return each weight's address and its number of writes, as torch counts them: not those through `.data`."""

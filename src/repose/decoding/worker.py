@@ -10,11 +10,10 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from repose.decoding.engine import Engine
+from repose.decoding.engine import Engine, built
 from repose.decoding.options import SearchOptions
 from repose.decoding.sampling import Sampling, sample
 from repose.decoding.search import TokenHypothesis, beam_search
-from repose.system.device import keep_freed_memory
 from repose.system.errors import ReposeError
 from repose.system.helper import close_pipes, how_it_ended, open_pipes, start_helper, worker_error
 
@@ -72,7 +71,7 @@ class Worker:
         """True once the worker has loaded its model."""
 
     def prepare(self, engine: bytes) -> None:
-        """Wait until the process has started, and send it the model, a pickled `Engine`.
+        """Wait until the process has started, and send it the model (`Engine.message`).
 
         Raises what `ask` raises, and ReposeError.
         """
@@ -121,8 +120,7 @@ class Worker:
 def main() -> None:
     """Main function of a worker: answers messages until its input ends, and ends with its parent."""
     source, sink = open_pipes()
-    keep_freed_memory()
-    with contextlib.suppress(EOFError, BrokenPipeError), contextlib.ExitStack() as until_the_end:
+    with contextlib.suppress(EOFError, BrokenPipeError):
         sink.write(_READY)
         sink.flush()
         engine: Engine | None = None
@@ -131,8 +129,7 @@ def main() -> None:
             answer: Results | Exception | None = None
             try:
                 if isinstance(message, bytes):
-                    engine = pickle.loads(message)
-                    until_the_end.enter_context(engine.undisturbed())
+                    engine = built(message)
                 else:
                     assert engine is not None, "the model comes first"
                     answer = message.search(engine)
