@@ -272,6 +272,7 @@ def crowded(number: int) -> bytes:
         (packed({"word/document.xml": "<w:document/>"}), "word/document.xml is damaged"),
         (packed({"word/document.xml": f"{'<a>' * 300}{'</a>' * 300}"}), "more than 200 levels of elements"),
         (packed({"word/document.xml": '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'}), "document type"),
+        (packed({"word/document.xml": f'<a:b xmlns:a="{"u" * 1000}"/>'}), "a namespace of more than 256 characters"),
         (packed({"word/document.xml": "<a/>".encode("utf-16")}), "not in UTF-8"),
         (packed({"word/document.xml": '<?xml version="1.0" encoding="latin-1"?><a/>'}), "latin-1"),
         (packed({"word/document.xml": b" " * (4 << 20)}), "far more than is packed"),

@@ -14,6 +14,7 @@ from repose.system.errors import DataError
 
 MOST_LEVELS = 200
 """Maximum nesting depth of elements."""
+_LONGEST_NAMESPACE = 256  # characters; names are copied with their namespace each time they occur
 
 
 @dataclass(slots=True)
@@ -154,6 +155,7 @@ class _Builder:
         self.number = others
         self._cdata: int | None = None  # start of a CDATA section whose text has not been met yet
         self._parser = parser = expat.ParserCreate(namespace_separator=":" if prefixes else None)
+        parser.StartNamespaceDeclHandler = self._check_namespace
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler = self._text
         parser.StartCdataSectionHandler, parser.EndCdataSectionHandler = self._start_cdata, self._end_cdata
@@ -182,6 +184,12 @@ class _Builder:
         if self._opened:
             self._opened[-1].children.append(node)
         self._last = node
+
+    def _check_namespace(self, _: str | None, namespace: str | None) -> None:
+        if len(namespace or "") > _LONGEST_NAMESPACE:
+            raise DataError(
+                f"{self._name} has a namespace of more than {_LONGEST_NAMESPACE} characters: save the document again"
+            )
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         place = self._place()
