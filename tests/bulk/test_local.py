@@ -161,6 +161,29 @@ def test_what_a_process_meets_ends_all(run: Callable[..., bool]) -> None:
         run(lambda shard, _: "fails" if shard == 5 else "long" if shard == 6 else "")
 
 
+def test_a_thread_that_cannot_be_started_ends_all(run: Callable[..., bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, start = threading.Event(), threading.Thread.start
+    gone_on: list[int] = []
+
+    def start_one(thread: threading.Thread) -> None:
+        if begun.is_set():
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        assert begun.wait(20.0)
+
+    def script(shard: int, _tried: int) -> str:
+        if begun.is_set():
+            gone_on.append(shard)
+        begun.set()
+        time.sleep(0.5)
+        return ""
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        run(script)
+    assert len(gone_on) < 9, "the first thread did all the rest"
+
+
 def test_a_stop_reaches_those_at_work(run: Callable[..., bool]) -> None:
     stop = threading.Event()
 

@@ -100,8 +100,8 @@ def run_in_processes(
     """Do as `run_here` does, in `workers` processes. Also raises ReposeError if processes die again and again."""
     runner = _Runner(store, plan, shards, on_progress)
     with ThreadPoolExecutor(workers, "repose-bulk") as threads:
-        serving = {threads.submit(runner.serve) for _ in range(workers)}
         try:
+            serving = {threads.submit(runner.serve) for _ in range(workers)}
             while serving:
                 ended, serving = wait(serving, 0.1, FIRST_COMPLETED)
                 for thread in ended:
