@@ -6,6 +6,7 @@ import io
 import json
 import resource
 import signal
+import threading
 import time
 import zipfile
 from dataclasses import replace
@@ -22,7 +23,7 @@ from repose.documents.alignment import Spans
 from repose.serving import documents
 from repose.serving.access import Access, Windows, address_of
 from repose.serving.app import make_app
-from repose.serving.catalogue import Catalogue
+from repose.serving.catalogue import Catalogue, ServedModel
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
 from repose.serving.refusals import RequestError
@@ -204,6 +205,20 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
         assert (sorted(found), found["warnings"]) == (["translatedFileUrl", "warnings"], cut)
     ask(app, "POST", "/explain", json=PT_EN | {"q": word[:999]})
     assert max(len(sentence) for _, sentences in shouting.asked for sentence in sentences) == 20
+
+
+def test_tokens_of_documents_are_counted_in_threads_of_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones take long, and the server's end does not wait for these threads."""
+    threads: set[str] = set()
+
+    def size(_: ServedModel, text: str) -> int:
+        threads.add(threading.current_thread().name.partition("_")[0])
+        return len(text.split())
+
+    monkeypatch.setattr(ServedModel, "size", size)
+    files = {"file": ("a.txt", b"um dois\n" * 500)}
+    ask(APP, "POST", "/translate_file", data=PT_EN, files=files)
+    assert threads == {"documents"}
 
 
 @pytest.mark.parametrize("text", ["12345", "...", "😀", "3.14 > 3"])

@@ -50,7 +50,8 @@ class TorchEngine(Engine):
 
     @classmethod
     def of_message(cls, data: bytes) -> "TorchEngine":
-        """Build the engine of a `message`, with the same types of tensors. Sets one thread and tuned memory, for a worker."""
+        """Build the engine of a `message`, with the same types of tensors. Sets one thread and tuned memory, for a
+        worker."""
         torch.set_num_threads(1)
         tuned().__enter__()
         architecture, sizes, state, int8 = torch.load(io.BytesIO(data), weights_only=False)

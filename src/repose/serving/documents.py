@@ -154,6 +154,6 @@ async def _translate(
         how = How(direction.place, direction.tag, beam_size, whole=True, attention=attention)
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
-        answers |= zip(places, await in_turn(dispatcher, model, how, sentences), strict=True)
+        answers |= zip(places, await in_turn(dispatcher, model, how, sentences, _in_thread), strict=True)
     remaining = (answers[place] for place in range(len(all_sentences)))
     return jobs, [list(islice(remaining, len(job.sentences))) for job in jobs]

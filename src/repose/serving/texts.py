@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from repose.data.input_warning import input_warning
 from repose.data.language import base_code
@@ -16,6 +16,8 @@ from repose.serving.languages import canonical
 from repose.serving.messages import Answer, How
 
 T = TypeVar("T")
+InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Calls a function in a thread."""
 _ONE_SENTENCE = re.compile(r"[A-Za-z\u00c0-\u024f](?:[A-Za-z\u00c0-\u024f ,'-]*[A-Za-z\u00c0-\u024f])?[.!?]?")
 """Texts that no splitter would split: most of what the page sends while somebody is typing."""
 _INLINE = 2_000
@@ -79,17 +81,23 @@ async def translate_texts(
     )
 
 
-async def in_turn(dispatcher: Dispatcher, model: ServedModel, how: How, sentences: Sequence[str]) -> list[Answer]:
+async def in_turn(
+    dispatcher: Dispatcher,
+    model: ServedModel,
+    how: How,
+    sentences: Sequence[str],
+    in_thread: InThread = asyncio.to_thread,
+) -> list[Answer]:
     """Translate any number of sentences, with a limited number of them in the queue at once.
 
     A sentence that is still longer than the longest one in training is cut: decoding it would take long and give
-    nonsense.
+    nonsense. Tokens of many sentences are counted `in_thread`.
     """
     if not sentences:
         return []
     answers: list[Answer] = []
     lengths = model.lengths
-    num_tokens = await _done(sum(map(len, sentences)), lambda: list(map(model.size, sentences)))
+    num_tokens = await _done(sum(map(len, sentences)), lambda: list(map(model.size, sentences)), in_thread)
     read_tokens = [min(number, lengths.longest) for number in num_tokens]
     with dispatcher.promised(sum(read_tokens)) as translated:
         for start in range(0, len(sentences), _SENTENCES_AT_ONCE):
@@ -104,9 +112,9 @@ async def in_turn(dispatcher: Dispatcher, model: ServedModel, how: How, sentence
     return answers
 
 
-async def _done(size: int, work: Callable[[], T]) -> T:
+async def _done(size: int, work: Callable[[], T], in_thread: InThread = asyncio.to_thread) -> T:
     """Run `work` on this many characters, in a thread if there are many, and return its result."""
-    return work() if size <= _INLINE else await asyncio.to_thread(work)
+    return work() if size <= _INLINE else await in_thread(work)
 
 
 def _translated(
