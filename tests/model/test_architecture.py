@@ -1,6 +1,7 @@
 """Which axis values can be combined, and what the presets are."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -18,11 +19,20 @@ from repose.system.errors import ConfigError
 
 @pytest.mark.parametrize("axis", tests.axes.AXES)
 def test_the_docstring_of_an_axis_names_its_values(axis: str) -> None:
-    """It is all the documentation that they have: docs/architectures.md sends readers there."""
+    """It is all the documentation that they have: docs/architectures.md repeats it."""
     said = vars(Architecture)["__pydantic_fields__"][axis].description
     named = (value for value in tests.axes.NAMED.get(axis, ()) if isinstance(value, str))
     assert said
     assert [value for value in named if f"`{value}`" not in said] == []
+
+
+def test_the_page_has_the_docstrings_of_all_settings() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "architectures.md").read_text(encoding="utf-8")
+    rows = [["setting", "default", "what it decides"], ["---"] * 3]
+    for name, field in vars(Architecture)["__pydantic_fields__"].items():
+        rows.append([f"`{name}`", f"`{field.default}`".lower(), " ".join(field.description.split())])
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    assert f"\n\n{table}\n" in page, f"docs/architectures.md should have this table:\n{table}"
 
 
 @pytest.mark.parametrize(
