@@ -456,7 +456,7 @@ def test_a_damaged_run_is_left_out_with_a_sentence(
     (problem,) = runs.problems
     assert problem.startswith("bad-s0 is left out: ")
     assert sentence in problem
-    with pytest.raises(CheckpointError, match="there is no run"):
+    with pytest.raises(CheckpointError, match="no run has recorded anything"):
         read_runs([tmp_path / "bad-s0"])
 
 

@@ -119,7 +119,7 @@ def test_test_and_validation_scores_of_a_system_have_no_mean(make_run: Any, tmp_
     table = scores_table(read_runs([tmp_path]))
     a, b = (cells(table, system) for system in ("a", "b"))
     assert (a["BLEU greedy"].value, a["BLEU greedy"].text) == (None, "–")
-    assert "on unlike sets: no mean is taken" in a["BLEU greedy"].notes[0]
+    assert "on different sets: no mean is taken" in a["BLEU greedy"].notes[0]
     assert b["BLEU greedy"].value == 20.5
     assert a["valid. loss"].value == 2.0, "of the validation set of both"
 

@@ -220,7 +220,7 @@ def test_a_search_that_an_earlier_version_drew_otherwise_is_refused(file: Callab
         ('[search.vary]\n"training.patience" = [1, 2]', "", "", "cannot search training.patience"),
         ('[search.vary]\n"training.bleu_sentences" = [1, 2]', "", "", "cannot search training.bleu_sentences"),
         ('[search.vary]\n"tokenizer.lowercase" = [true, false]', "", "", "cannot search tokenizer.lowercase"),
-        ('[search.vary]\n"decoding.beam_size" = [1, 4]', "", "", "beam_size, which changes nothing that trials"),
+        ('[search.vary]\n"decoding.beam_size" = [1, 4]', "", "", "beam_size, which does not change what trials"),
         ('[search.vary]\n"training.bleu_every_epochs" = [1, 2]', "", "", "cannot search training.bleu_every_epochs"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = 0.01}', "", "", "should be a range"),
         ('[search.vary]\n"training.learning_rate" = {from = 0.1, to = inf, log = true}', "", "", "should be a range"),
@@ -444,7 +444,7 @@ def test_the_command_ends_with_a_table_of_all_trials(file: Callable[..., Path], 
     content = json.loads((tmp_path / "runs" / "try" / "search.json").read_text(encoding="utf-8"))
     assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
     assert content["best"] is not None
-    assert "weights are those of the best losses" not in done.output, "which are compared"
+    assert "weights are those with the lowest loss" not in done.output, "which are compared"
 
 
 @pytest.mark.parametrize(("objective", "best_by", "says"), [("chrf", "loss", True), ("chrf", "chrf", False)])
@@ -456,7 +456,7 @@ def test_a_figure_that_weights_are_not_kept_by_is_said_to_be_one(
     found = result.result_of(search, Study(search, tmp_path / "out"), tmp_path / "out")
     assert found.best_by == best_by
     told = result.sentences(dataclasses.replace(found, objective=objective), tmp_path)
-    assert any("weights are those of the best losses" in one for one in told) == says
+    assert any("weights are those with the lowest loss" in one for one in told) == says
 
 
 def test_trials_of_changed_files_are_not_compared(file: Callable[..., Path], tmp_path: Path) -> None:

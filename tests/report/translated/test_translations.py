@@ -108,7 +108,7 @@ def test_what_is_missing_is_one_sentence(made: Any, tmp_path: Path, monkeypatch:
         statistics_of(kept)
     monkeypatch.setenv("REPOSE_HOME", str(tmp_path / "elsewhere"))
     for of in (statistics_of, lengths_of):
-        with pytest.raises(DataError, match=r"test set is not in the cache .*`repose evaluate` with the run"):
+        with pytest.raises(DataError, match=r"test set is not in the cache .*`repose evaluate` on the run"):
             of(read_run(folder, None))
     with pytest.raises(DataError, match="test set is not in the cache"):
         write_statistics(folder)
