@@ -694,9 +694,10 @@ def test_commented_toml_explains_every_field_and_leaves_defaults_out() -> None:
         assert lines[index - 1].startswith("# ")
     assert "#batch_size = 4096" in lines
     assert "# Adam's epsilon." in lines
-    assert any(
-        line.startswith("# The norm after") and line.endswith(' Values: "post", "pre", "both".') for line in lines
-    )
+    assert '# What to do with longer pairs; either way, they are counted. Values: "drop", "truncate".' in lines
+    (norm,) = (line for line in lines if line.startswith("# The norm:"))
+    assert "`post`" in norm
+    assert "Values" not in norm, "the description names them"
 
 
 def test_paths_within_the_folder_are_written_relative_to_it(tmp_path: Path) -> None:

@@ -442,17 +442,18 @@ def commented_toml(loaded: Loaded, *, folder: Path | None = None) -> str:
 
 
 def _commented_settings(loaded: Loaded, section: str, folder: Path | None) -> Iterator[str]:
-    """Yield two lines for each field: its description, with the values that it may have if they are named, and its
-    value."""
+    """Yield two lines for each field: its description, with the names of its values, and its value."""
     values = dataclasses.asdict(getattr(loaded.experiment, section))
     for field, info in field_infos(section).items():
         name, value = f"{section}.{field}", values[field]
         if folder is not None and value is not None and (name in PATHS or name == "corpus.also"):
             value = _each_path(value, functools.partial(_relative, folder=folder.absolute()))
         chosen = loaded.sources[name].kind not in ("default", "preset")
+        description = _one_line(info.description or "")
         allowed = get_args(info.annotation) if get_origin(info.annotation) is Literal else ()
-        named = f" Values: {', '.join(map(to_toml, allowed))}." if allowed else ""
-        yield f"# {_one_line(info.description or '')}{named}"
+        if any(f"`{each}`" not in description for each in allowed):
+            description += f" Values: {', '.join(map(to_toml, allowed))}."
+        yield f"# {description}"
         yield f"{'' if chosen else '#'}{field} = {to_toml(value)}"
 
 
