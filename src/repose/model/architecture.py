@@ -109,8 +109,8 @@ class Architecture:
     """r of restricted self-attention (Vaswani, section 4): a token attends to r/2 tokens on each side ("none": to
     all)."""
     initialisation: Initialisation = "xavier"
-    """How initial values are drawn: `xavier`; `keras`, as the TensorFlow tutorial's layers do; `fairseq`, as it does;
-    or `kaiming`."""
+    """How initial values are drawn: `xavier`; `keras`, as the TensorFlow tutorial's layers do; `fairseq`, as that
+    toolkit does; or `kaiming`."""
     tie_embeddings: TieEmbeddings = "all"
     """What is one matrix: both embedding tables and the output projection (`all`); that of the target and the output
     projection (`output`); or `none`."""
