@@ -295,7 +295,7 @@ def test_a_pickle_is_not_executed(tmp_path: Path, tokenizer: Tokenizer) -> None:
         (lambda c: c.pop("sha256"), "has no section sha256"),
         (lambda c: c.update(sha256=[]), "has no section sha256"),
         (lambda c: c.update(task=3), "has no usable task"),
-        (lambda c: c.update(task="evil"), "holds a model of 'evil', where one of 'translation' is needed"),
+        (lambda c: c.update(task="evil"), "holds a model of 'evil', but one of 'translation' is needed"),
         (lambda c: c.update(task="evil\x1b[31m"), "has no usable task"),
         (lambda c: c.update(run_id="\x1b]0;mine\x07"), "has no usable run_id"),
         (lambda c: c.update(run_id={"a": 1}), "has no usable run_id"),
@@ -318,7 +318,7 @@ def test_tables_that_no_file_bounds_are_refused_before_they_are_allocated(tmp_pa
     wide = dataclasses.replace(TIED, d_token=512, d_ff=1)
     folder = saved(tmp_path / "model", tokenizer, built(tokenizer, wide))
     edit(folder, lambda c: c["architecture"].update(max_length=2**20))
-    assert "tables of positions take 4,096 MiB, where 1,024 are the most" in refusal(folder)
+    assert "tables of positions take 4,096 MiB, but at most 1,024 MiB are read" in refusal(folder)
 
 
 @pytest.mark.usefixtures("no_collection")

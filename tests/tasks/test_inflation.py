@@ -23,6 +23,6 @@ def test_a_figure_that_is_not_inflated_carries_none() -> None:
 
 def test_both_figures_are_in_the_warning() -> None:
     warning = inflated(scores(bleu_detokenised=2.94, chrf_detokenised=29.0))
-    assert warning.startswith("970 of the 1,000 references look tokenised, so that")
+    assert warning.startswith("970 of the 1,000 references look tokenised, so")
     assert "(greedy 8.10, detokenised 2.94)" in warning
     assert "2.94" not in inflated(scores(bleu_detokenised=2.94), figures=False)

@@ -379,7 +379,7 @@ def test_a_validation_that_is_no_number_displaces_nothing(
 
 def test_early_stopping(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     outcome = lab.go(lab.job(epochs=9, patience=2), tmp_path)
     assert (outcome.status, outcome.update) == ("done", 20)
     assert outcome.reason == "patience"
@@ -396,7 +396,7 @@ def test_the_best_by_chrf_is_kept(lab: Any, tmp_path: Path, workers: int) -> Non
 
 def test_early_stopping_counts_over_resumes(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.0, 2.5, 2.0, 1.0])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     for _ in range(3):
         outcome = lab.go(lab.job(epochs=9, patience=2), tmp_path, stop_after=7)
     assert (outcome.status, outcome.update) == ("done", 20)
@@ -404,7 +404,7 @@ def test_early_stopping_counts_over_resumes(lab: Any, tmp_path: Path, monkeypatc
 
 def test_plateau_lowers_the_learning_rate(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 4.0, 4.0, 2.0])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
     for _ in range(4):
         lab.go(lab.job(epochs=4, warmup_updates=5, **recipe), tmp_path, stop_after=6)
@@ -416,7 +416,7 @@ def test_plateau_lowers_the_learning_rate(lab: Any, tmp_path: Path, monkeypatch:
 def test_plateau_does_not_look_at_the_first_epochs(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two validations an epoch, none of them better than the one before; those of the third epoch count first."""
     losses = iter(range(1, 9))
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": float(next(losses))})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": float(next(losses))})
     recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
     job = lab.job(epochs=4, warmup_updates=0, plateau_after_epochs=2, validate_every_updates=3, **recipe)
     for _ in range(4):
@@ -428,7 +428,7 @@ def test_plateau_does_not_look_at_the_first_epochs(lab: Any, tmp_path: Path, mon
 
 def test_plateau_has_a_threshold(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = iter([3.0, 2.9, 2.0])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
     lab.go(lab.job(epochs=3, warmup_updates=0, plateau_threshold=0.1, **recipe), tmp_path)
     rates = [record["learning_rate"] for record in lab.records(tmp_path, "epoch")]
@@ -566,7 +566,7 @@ def test_model_is_the_average_of_validations(
     """With keep = "best" only where the mean validates no worse than the best alone."""
     plain = weights_by_update(lab, lab.job(), tmp_path / "plain", kept)
     losses = iter([1.0, 2.0, 3.0, of_mean, 1.0])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": next(losses)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     job = lab.job(keep=keep, average_checkpoints=2)
     for _ in range(3):
         lab.go(job, tmp_path / "run", stop_after=6)
@@ -837,7 +837,7 @@ def test_a_model_that_ignores_its_source_is_named(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     gains = iter([0.0, 0.0, 0.0, 0.0, 0.1, 0.5, 0.19])
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": next(gains)})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": 1.0, "source_gain": next(gains)})
     job = lab.job(epochs=7)
     train(job, tmp_path, device="cpu", workers=1, progress="lines")
     said = [line for line in capfd.readouterr().err.splitlines() if "hardly reads its source" in line]
@@ -851,7 +851,7 @@ def test_a_model_that_ignores_its_source_is_named(
 def test_no_lower_rate_is_advised_while_it_still_rises(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": 1.0, "source_gain": 0.1})
     lab.go(lab.job(epochs=1, warmup_updates=1000), tmp_path)
     log = (tmp_path / "train.log").read_text()
     assert "train longer, try fewer tokens per update, or add pairs" in log
@@ -860,7 +860,7 @@ def test_no_lower_rate_is_advised_while_it_still_rises(
 def test_no_longer_training_is_advised_where_patience_ended_it(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": 1.0, "source_gain": 0.1})
     lab.go(lab.job(epochs=4, patience=1), tmp_path)
     log = (tmp_path / "train.log").read_text()
     assert "with another): try a learning rate below" in log
@@ -877,7 +877,7 @@ def test_other_norms_and_initial_values_are_advised_where_they_are_known_to_help
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, norm: Any, initialisation: Any, is_advised: bool
 ) -> None:
     """docs/transformer-tiny.md, and docs/little-data-experiments.md, "A corpus of talks with 6,400 pairs"."""
-    monkeypatch.setattr(loop, "validate", lambda *_, **__: {"tf_loss": 1.0, "source_gain": 0.1})
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": 1.0, "source_gain": 0.1})
     lab.go(
         lab.job(dataclasses.replace(lab.tiny, norm=norm, initialisation=initialisation), epochs=1, warmup_updates=2),
         tmp_path,

@@ -151,7 +151,7 @@ def test_fine_tuning_starts_from_a_model_of_the_same_task(
     other = jobs["parsing" if task != "parsing" else "language_modelling"](init_from=str(tmp_path / "first"))
     with pytest.raises(CheckpointError, match=f"holds a model of '{task.replace('_', ' ')}'"):
         lab.go(other, tmp_path / "third")
-    with pytest.raises(CheckpointError, match="where one of 'translation' is needed"):
+    with pytest.raises(CheckpointError, match="but one of 'translation' is needed"):
         TRANSLATION.load(tmp_path / "first")
 
 

@@ -78,7 +78,7 @@ def test_words_are_counted_where_tokenizers_differ(made: Any) -> None:
     made.add("two", overrides=["tokenizer.kind=bpe", "tokenizer.vocab_size=300"])
     (table,) = length_tables(made.runs())
     assert [column.name for column in table.columns][1:] == ["1–10", "11–20", "21–30"]
-    assert "so many words" in table.caption
+    assert "by the length of their source in words" in table.caption
     assert not any("Longer" in note for note in table.keys)
 
 
