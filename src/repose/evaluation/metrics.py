@@ -155,28 +155,24 @@ def corpus_scores(
     `bleu` does.
     """
     tokenize = tokenize or tokenizer_for(references)
-    scores = [
-        bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
-        chrf(hypotheses, references, lowercase=lowercase),
-    ]
+
+    def both(ours: Sequence[str], theirs: Sequence[str]) -> list[Score]:
+        return [bleu(ours, theirs, lowercase=lowercase, tokenize=tokenize), chrf(ours, theirs, lowercase=lowercase)]
+
+    scores = both(hypotheses, references)
     if pretokenized:
         score = bleu(hypotheses, references, lowercase=lowercase, tokenize="none")
         scores.append(replace(score, name="bleu_tok_none"))
     if round_trip is not None:
         passed = [round_trip(reference) for reference in references]
-        score = bleu(hypotheses, passed, lowercase=lowercase, tokenize=tokenize)
-        scores.append(_marked(score, "round_trip", "refs:round_trip"))
-        scores.append(_marked(chrf(hypotheses, passed, lowercase=lowercase), "round_trip", "refs:round_trip"))
+        scores += [_marked(score, "round_trip", "refs:round_trip") for score in both(hypotheses, passed)]
     if strip_accents:
         bare = [[without_accents(line) for line in side] for side in (hypotheses, references)]
         score = bleu(*bare, lowercase=lowercase, tokenize=tokenize)
         scores.append(_marked(score, "no_accents", "accents:no"))
     if detokenise is not None:
         plain = [[detokenise(line) for line in side] for side in (hypotheses, references)]
-        score = bleu(*plain, lowercase=lowercase, tokenize=tokenize)
-        scores += [
-            _marked(each, "detokenised", "text:detokenised") for each in (score, chrf(*plain, lowercase=lowercase))
-        ]
+        scores += [_marked(score, "detokenised", "text:detokenised") for score in both(*plain)]
     return {score.name: score for score in scores}
 
 
