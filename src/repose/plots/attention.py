@@ -92,17 +92,13 @@ def read(folder: Path, sentence: str, target: str | None = None, to: str | None 
         for labels in (translator.src_tokenizer.labels(src), translator.tgt_tokenizer.labels(tgt))
     )
     a, (n, m) = translator.model.architecture, (len(src), len(tgt) - 1)
-    maps = {
-        "encoder": (found.encoder, src_labels, src_labels, visible_keys(a, n, causal=False)),
-        "decoder": (found.decoder, tgt_labels[:-1], tgt_labels[:-1], visible_keys(a, m, causal=True)),
-        "cross": (found.cross, tgt_labels[1:], src_labels, torch.ones(m, n, dtype=torch.bool)),
-    }
-    return Reading(
-        _name(folder),
-        sentence,
-        translator.tgt_tokenizer.decode(tgt),
-        {kind: Maps(kind, tuple(x[0] for x in maps[kind][0]), *maps[kind][1:]) for kind in KINDS},
+    encoder, decoder, cross = (tuple(layer[0] for layer in one) for one in (found.encoder, found.decoder, found.cross))
+    maps = (
+        Maps("encoder", encoder, src_labels, src_labels, visible_keys(a, n, causal=False)),
+        Maps("decoder", decoder, tgt_labels[:-1], tgt_labels[:-1], visible_keys(a, m, causal=True)),
+        Maps("cross", cross, tgt_labels[1:], src_labels, torch.ones(m, n, dtype=torch.bool)),
     )
+    return Reading(_name(folder), sentence, translator.tgt_tokenizer.decode(tgt), {one.kind: one for one in maps})
 
 
 def visible_keys(a: Architecture, length: int, *, causal: bool) -> Bool[Tensor, "L L"]:

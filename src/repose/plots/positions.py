@@ -174,14 +174,6 @@ def plot_positions(
     shown = tables(table, kinds=tuple(kinds), length=length, width=width)
     with canvas():
         files = save(draw(shown), out)
-    numbers = {title: position_numbers(full) for title, full in shown.items()}
-    by_distance = {title: [x.tolist() for x in similarity_by_distance(full)] for title, full in shown.items()}
-    content = {
-        title: dataclasses.asdict(found)
-        | dict(zip(("cosine_by_distance", "cosine_by_distance_sd"), by_distance[title], strict=True))
-        for title, found in numbers.items()
-    }
-    files.append(save_numbers({"table": dict(source), "length": length, "width": width, "encodings": content}, out))
     forms = {
         "cosine of neighbours": ".4f",
         "least": ".4f",
@@ -191,5 +183,11 @@ def plot_positions(
         "distinct of first 32": "d",
         "hardly changing": ".0%",
     }
-    rows = [[title, *map(format, dataclasses.astuple(n), forms.values())] for title, n in numbers.items()]
+    content, rows = {}, []
+    for title, full in shown.items():
+        numbers, (mean, deviation) = position_numbers(full), similarity_by_distance(full)
+        by_distance = {"cosine_by_distance": mean.tolist(), "cosine_by_distance_sd": deviation.tolist()}
+        content[title] = dataclasses.asdict(numbers) | by_distance
+        rows.append([title, *map(format, dataclasses.astuple(numbers), forms.values())])
+    files.append(save_numbers({"table": dict(source), "length": length, "width": width, "encodings": content}, out))
     return Plotted(files, ["encoding", *forms], rows)
