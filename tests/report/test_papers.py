@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from repose.grids import published
-from repose.report.collect import RunSet, read_runs
+from repose.report.collect import read_runs
 from repose.report.content import Cell, Table
 from repose.report.papers import published_tables
+from repose.report.run_set import RunSet
 
 PAIR = ("corpus.name=ted_hrlr", "tokenizer.kind=wordpiece", "tokenizer.vocab_size=8000")
 

@@ -11,10 +11,11 @@ import pytest
 from repose.model.describe import describe
 from repose.report import figures
 from repose.report.build import audited, build
-from repose.report.collect import RunSet, read_runs
+from repose.report.collect import read_runs
 from repose.report.content import Cell, Column, Table
 from repose.report.papers import published_tables
 from repose.report.pictures import pictures
+from repose.report.run_set import RunSet
 from repose.report.significance_of_tasks import TaskFigure
 from repose.report.tables import UNLIKE, spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table

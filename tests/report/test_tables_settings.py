@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from repose.report.collect import read_runs
+from repose.report.differences import mixed_code
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
-from repose.report.tables_settings import check_table, mixed_code, settings_table
+from repose.report.tables_settings import check_table, settings_table
 from repose.runs.records import DataRecord
 
 FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from repose.report.build import build
-from repose.report.collect import RunSet, read_runs
+from repose.report.collect import read_runs
+from repose.report.run_set import RunSet
 from repose.report.tables_scores import task_tables
 from repose.report.tables_translations import endings_table, inflated_scores
 

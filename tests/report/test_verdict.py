@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from repose.report.build import build
-from repose.report.collect import RunSet, read_runs
+from repose.report.collect import read_runs
 from repose.report.content import Column, Picture, Shows, Table
 from repose.report.page import write_page
+from repose.report.run_set import RunSet
 from repose.report.significance import significance_tables
 from repose.report.verdict import main_picture, verdict
 from repose.report.write import write, write_markdown

@@ -11,8 +11,8 @@ from repose.system.errors import CheckpointError, ConfigError, MissingExtraError
 from repose.system.terminal import make_table, say, show
 
 if TYPE_CHECKING:
-    from repose.report.collect import RunSet
     from repose.report.content import Picture, Table
+    from repose.report.run_set import RunSet
     from repose.report.write import Format
 
 

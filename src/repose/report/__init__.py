@@ -1,12 +1,14 @@
 """Reports on runs: one page, tables, and numbers for programs. Nothing here trains or decodes.
 
 content.py                  the parts of a report, independent of its format
+run_set.py                  the runs of a report
 collect.py, naming.py       find and read runs; name runs, systems and corpora, and find the baseline
 translations.py             the translations of runs, and the texts they are measured on
 figures.py                  the figures (measured numbers) of one run
 tables.py, captions.toml    mean and deviation over seeds as table rows; titles and captions of all tables
 tables_scores.py, tables_translations.py, tables_costs.py, tables_settings.py
                             tables of scores, of how translations end and vary with length, of costs, of settings
+differences.py              how runs differ in more than what is compared
 pairs.py, significance.py, significance_of_tasks.py
                             significance tests between systems: shared parts, for translation, for other tasks
 compare.py                  compare two systems from Python

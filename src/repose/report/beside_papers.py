@@ -6,9 +6,9 @@ from typing import Any
 
 from repose.grids.published import Paper, PrintedEntry, PrintedTable, Published, Scalar
 from repose.model.presets import PRESETS
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
 from repose.report.naming import preset_of
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import captioned
 
 _SIZES = ("d_token", "num_heads", "head_dim", "d_ff", "num_encoder_layers", "num_decoder_layers")

@@ -4,14 +4,15 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from repose.report.collect import ReportRun, RunSet, some, unlike
-from repose.report.content import Picture, Report, Section, Shows, Table
+from repose.report.content import Picture, Report, Section, Shows, Table, some
+from repose.report.differences import mixed_code, unlike
 from repose.report.papers import published_tables
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.sentences import chosen_sentences, samples, side_by_side
 from repose.report.significance import significance_tables
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table, runs_table, unequal_epochs
 from repose.report.tables_scores import scores_table, task_tables, teacher_forced_table, variants_table
-from repose.report.tables_settings import check_table, mixed_code, settings_table
+from repose.report.tables_settings import check_table, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
 from repose.report.verdict import main_picture, verdict
 from repose.runs.folder import RunFolder

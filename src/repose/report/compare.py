@@ -10,11 +10,11 @@ from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric
 from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resample, welch
 from repose.evaluation.significance import compare as compare_resampled
-from repose.report.collect import method_of, read_runs
+from repose.report.collect import read_runs
+from repose.report.differences import confounded, method_of, mixed_code
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, Remarks, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
-from repose.report.tables_settings import confounded, mixed_code
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import checked_path

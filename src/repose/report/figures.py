@@ -10,7 +10,7 @@ from typing import Any
 from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation.metrics import GREEDY
 from repose.model.architecture import Architecture
-from repose.report.collect import ReportRun
+from repose.report.run_set import ReportRun
 from repose.runs.folder import RunFolder
 
 TARGET_NATS = "nats per target token"

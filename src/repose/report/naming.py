@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from repose.config.experiment import CorpusConfig
 from repose.data.corpora import prepared_home
@@ -19,10 +19,8 @@ from repose.data.language import UNKNOWN
 from repose.grids.file import CORPUS, SYSTEM
 from repose.grids.grid import folder_label
 from repose.model.presets import exact_preset_name
+from repose.report.run_set import ReportRun
 from repose.system.errors import ConfigError, unknown
-
-if TYPE_CHECKING:
-    from repose.report.collect import ReportRun
 
 _DRAWN_BY = ("train", "valid", "test", "splits", "held_out_valid", "held_out_test", "split_seed")
 """Settings that decide which sentences are held out."""
@@ -62,7 +60,7 @@ def set_of(corpus: CorpusConfig, split: str) -> tuple[Any, ...]:
     return corpus.name, *(getattr(corpus, name) for name in _DRAWN_BY)
 
 
-def corpora_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+def corpora_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Return the runs with a different corpus name for each set that they are measured on. If a corpus has several such
     sets, its files, and other settings that differ, become part of the names."""
     firsts: list[ReportRun] = []  # the first run of each set
@@ -75,7 +73,7 @@ def corpora_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     return [replace(run, corpus=names[place]) for run, place in zip(runs, places, strict=True)]
 
 
-def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
+def _same_name(one: ReportRun, other: ReportRun) -> bool:
     """Return whether two runs' corpora have the same name, apart from languages that only one of them states."""
     if one.corpus == other.corpus:
         return True
@@ -85,7 +83,7 @@ def _same_name(one: "ReportRun", other: "ReportRun") -> bool:
     return is_usual and bare[0] == bare[1] and bare[0] in (one.corpus, other.corpus)
 
 
-def _same_set(one: "ReportRun", other: "ReportRun") -> bool:
+def _same_set(one: ReportRun, other: ReportRun) -> bool:
     """Return whether two runs are measured on the same sentences: by texts if the cache has both, else by settings."""
     if one.config.data and one.config.data == other.config.data:
         return True
@@ -106,7 +104,7 @@ def _digest(folder: Path, split: str) -> str | None:
     return " ".join(hashlib.sha256(text).hexdigest() for text in texts)
 
 
-def _corpus_names(firsts: Sequence["ReportRun"]) -> list[str]:
+def _corpus_names(firsts: Sequence[ReportRun]) -> list[str]:
     """Return a unique name for each set: the corpus's name, else that of its files, with the settings that differ or a
     number if needed."""
     corpora = [run.experiment.corpus for run in firsts]
@@ -141,12 +139,12 @@ def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], sp
 # Runs and systems: one report may have those of several grids and folders.
 
 
-def grouped(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+def grouped(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Group runs without a grid: runs of one corpus with equal settings, seed aside, are a group. Groups of the same
     name on several corpora are one system."""
     names: dict[Path, str] = {}
     for corpus in dict.fromkeys(run.corpus for run in runs):
-        groups: dict[str, list["ReportRun"]] = {}
+        groups: dict[str, list[ReportRun]] = {}
         for run in runs:
             if run.corpus == corpus:
                 groups.setdefault(_settings(run), []).append(run)
@@ -155,7 +153,7 @@ def grouped(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     return [replace(run, group=names[run.folder]) for run in runs]
 
 
-def _group_names(groups: Sequence[Sequence["ReportRun"]]) -> list[str]:
+def _group_names(groups: Sequence[Sequence[ReportRun]]) -> list[str]:
     """Return the name of each group: its preset, else its first folder without the seed. If two names would be equal,
     use the folders for all groups, and keep the seed in those that would still be equal."""
     runs = [group[0] for group in groups]
@@ -184,7 +182,7 @@ def _known(place: Path, places: Iterable[Path]) -> str:
     return place.as_posix().rstrip("/") if known is None else "/".join(known)
 
 
-def preset_of(run: "ReportRun") -> str | None:
+def preset_of(run: ReportRun) -> str | None:
     """Return the preset that equals a run's architecture in every field, as systems may differ only in dropout; or
     None."""
     return exact_preset_name(run.experiment.architecture)
@@ -199,18 +197,18 @@ def folder_name(folder: Path, *, several: bool) -> str:
     return re.sub((_NUMBER if several else _SEED) + "$", "", whole.name, flags=re.IGNORECASE) or whole.name
 
 
-def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
+def once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
     """Return each training once: of two directories of the same run, the finished one, else the first.
 
     Runs with different test sets are different trainings, although their ids are equal. So are runs with different
     numbers of workers, which only the scores record. A duplicate that has another name is reported as left out.
     """
-    found: dict[str, list["ReportRun"]] = {}
+    found: dict[str, list[ReportRun]] = {}
     for run in runs:
         identity = run.config.run_id or str(run.folder)
         key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
         found.setdefault(key, []).append(run)
-    kept: list["ReportRun"] = []
+    kept: list[ReportRun] = []
     joined: dict[tuple[str, str, str], str] = {}  # group, corpus, settings of a dropped run -> its new group
     for alike in found.values():
         done = {run.run_id: run for run in reversed(alike) if run.done}
@@ -224,7 +222,7 @@ def once(runs: Sequence["ReportRun"], problems: list[str]) -> list["ReportRun"]:
     return [replace(run, group=joined.get((run.group, run.corpus, _settings(run)), run.group)) for run in kept]
 
 
-def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+def systems_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Return the runs with the grid's folder added to the name of each system whose settings differ between grids.
     Systems with the same settings in several grids get the first grid's folder."""
     runs = _written_alike(runs)
@@ -243,7 +241,7 @@ def systems_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     ]
 
 
-def _written_alike(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Return the runs with a `schedule_width` of d_token replaced by None, which means d_token, if another run of the
     group has None: a cell may be a run of another grid that wrote the number out."""
     none = {run.group for run in runs if run.experiment.training.schedule_width is None}
@@ -257,13 +255,13 @@ def _written_alike(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
     return alike
 
 
-def _settings(run: "ReportRun") -> str:
+def _settings(run: ReportRun) -> str:
     """Return all settings but the seed, as JSON."""
     experiment = asdict(run.experiment)
     return json.dumps({**experiment, "training": {**experiment["training"], "seed": None}}, sort_keys=True)
 
 
-def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
+def names_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     """Return the runs, with their folders added to names that occur more than once."""
     names = _apart([run.name for run in runs], [run.place for run in runs])
     return [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
@@ -276,8 +274,8 @@ def names_apart(runs: Sequence["ReportRun"]) -> list["ReportRun"]:
 def find_baseline(
     requested: str | None,
     named: str | None,
-    before: Sequence["ReportRun"],
-    runs: Sequence["ReportRun"],
+    before: Sequence[ReportRun],
+    runs: Sequence[ReportRun],
     problems: list[str],
 ) -> tuple[str | None, Mapping[str, str]]:
     """Return the group that is the baseline, as `requested` or else as a grid has `named` it, and the twins of other
@@ -305,13 +303,13 @@ def find_baseline(
     return None, {}
 
 
-def _names_of_group(run: "ReportRun") -> list[str | None]:
+def _names_of_group(run: ReportRun) -> list[str | None]:
     """Return the names by which users may call a run's group: in full, with the corpus in front, or only its system."""
     names = (run.group, f"{run.corpus}-{run.group}")
     return [*names, *map(folder_label, names), run.labels.get(SYSTEM)]
 
 
-def _twins(bases: Sequence[str], runs: Sequence["ReportRun"]) -> dict[str, str]:
+def _twins(bases: Sequence[str], runs: Sequence[ReportRun]) -> dict[str, str]:
     """Map each group outside `bases` to its twin: the base that has the same labels, system and corpus aside. Empty
     unless there are several bases."""
     if len(bases) < 2:

@@ -14,11 +14,11 @@ from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
 from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
-from repose.report.collect import ReportRun, RunSet, some
-from repose.report.content import Cell, Column, Table
+from repose.report.content import Cell, Column, Table, some
+from repose.report.differences import confounded
 from repose.report.figures import decoding_of, score
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import NONE, captioned, spread, spread_cell
-from repose.report.tables_settings import confounded
 from repose.report.translations import statistics_of
 from repose.system.errors import DataError, ReposeError
 

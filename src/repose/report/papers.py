@@ -11,8 +11,8 @@ from repose.grids.published import Curve, Paper, PrintedEntry, PrintedSystem, Pr
 from repose.model.architecture import Architecture
 from repose.report import figures
 from repose.report.beside_papers import BesidePapers, printed, size_difference, tokenizer_difference, words
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table, slug
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import (
     NONE,
     Figure,

@@ -25,8 +25,9 @@ from repose.plots.charts import (
     limits_of,
 )
 from repose.report import figures, tables
-from repose.report.collect import ReportRun, RunSet, read_curves
+from repose.report.collect import read_curves
 from repose.report.content import Cell, Column, Picture, Shows, Table, slugs
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables_scores import judged_decoding, translation_score
 from repose.system.errors import ConfigError, unknown
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.report.collect import RunSet
 from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
 from repose.report.pairs import ComparedSystem, Remarks
+from repose.report.run_set import RunSet
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError

@@ -9,9 +9,10 @@ from typing import TypeAlias
 from repose.plots.canvas import Plotted, files_of, save, save_numbers
 from repose.plots.charts import DrawnSystem, Point, Series, chart_canvas, draw_curves
 from repose.report import tables
-from repose.report.collect import ReportRun, read_curves
+from repose.report.collect import read_curves
+from repose.report.differences import confounded
 from repose.report.pictures import aggregate, points_of
-from repose.report.tables_settings import confounded
+from repose.report.run_set import ReportRun
 from repose.system.errors import ConfigError
 
 _Losses: TypeAlias = Mapping[float, float]

@@ -12,7 +12,6 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation import significance as testing
 from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Column, Table
 from repose.report.figures import SCORES, decoding_of, kind_of_score, score
 from repose.report.pairs import (
@@ -37,6 +36,7 @@ from repose.report.pairs import (
     usual_of,
     usual_run,
 )
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.significance_of_tasks import tables_of_task
 from repose.report.translations import settings_of, statistics_of
 from repose.system.errors import DataError, ReposeError

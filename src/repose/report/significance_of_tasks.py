@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from repose.evaluation import significance as testing
 from repose.evaluation.ratio import RatioStatistics, read_ratio
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
 from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
@@ -26,6 +25,7 @@ from repose.report.pairs import (
     usual_of,
     usual_run,
 )
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import scored_on
 from repose.runs.folder import RunFolder, main_figure
 from repose.system.errors import DataError

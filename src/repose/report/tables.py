@@ -13,9 +13,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from repose.report.collect import Absent, ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.naming import set_of
+from repose.report.run_set import Absent, ReportRun, RunSet
 
 Better = Literal["lower", "higher", ""]
 Of = Callable[[ReportRun], float | None]

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from repose.report import figures, tables
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables_scores import beam_name, free_running
 from repose.system.terminal import counted
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation.metrics import GREEDY
 from repose.report import figures
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Table
+from repose.report.differences import confounded
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import (
     Better,
     Figure,
@@ -22,7 +23,6 @@ from repose.report.tables import (
     tokenizers,
     validated_on,
 )
-from repose.report.tables_settings import confounded
 
 _OTHER_VOCABULARIES = "Systems of this corpus have different vocabularies, whose tokens cannot be compared."
 _AVERAGE = "Of the last validation; the model is an average of checkpoints."

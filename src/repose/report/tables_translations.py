@@ -13,8 +13,8 @@ import numpy as np
 from repose.evaluation.by_length import SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
-from repose.report.collect import ReportRun, RunSet, some
-from repose.report.content import Cell, Column, Table, slugs
+from repose.report.content import Cell, Column, Table, slugs, some
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
 from repose.report.tables_scores import beam_name
 from repose.report.translations import lengths_of, statistics_of

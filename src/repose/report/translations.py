@@ -22,8 +22,9 @@ from repose.evaluation.sentence_statistics import (
     read_stored,
     write_stored,
 )
-from repose.report.collect import ReportRun, read_run
+from repose.report.collect import read_run
 from repose.report.figures import decoding_of, decodings, score, scored, scored_with, signature
+from repose.report.run_set import ReportRun
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.corpus import CorpusData

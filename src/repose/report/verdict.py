@@ -6,14 +6,14 @@ from math import isfinite
 
 from repose.evaluation.metrics import GREEDY
 from repose.report import figures
-from repose.report.collect import RunSet
 from repose.report.content import Picture, Shows, Table
+from repose.report.differences import differences
 from repose.report.pairs import shown_p
+from repose.report.run_set import RunSet
 from repose.report.significance import is_dead, table_name
 from repose.report.significance_of_tasks import first_figure
 from repose.report.tables import Figure, Row, Spread, number, over_seeds, rows_of, shown, tokenizers
 from repose.report.tables_scores import judged_decoding, task_column, translation_score
-from repose.report.tables_settings import differences
 
 _MOST = 4
 """Number of corpora that get a sentence. If there is just one more, it gets a sentence, too."""

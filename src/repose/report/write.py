@@ -13,8 +13,8 @@ from typing import Any, Literal
 from rich.cells import cell_len
 
 from repose.report import figures
-from repose.report.collect import ReportRun, RunSet
 from repose.report.content import Cell, Column, Picture, Report, SentenceComparison, Table
+from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import NONE
 from repose.system.files import write_file, writing
 from repose.system.terminal import printable

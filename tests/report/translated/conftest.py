@@ -13,7 +13,8 @@ import pytest
 from repose.config.file import load, to_json
 from repose.data.readers import write_pairs
 from repose.evaluation.metrics import bleu, chrf
-from repose.report.collect import RunSet, read_runs
+from repose.report.collect import read_runs
+from repose.report.run_set import RunSet
 from repose.tasks.corpus import CorpusData, prepare_corpus
 
 WORDS = ("a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", "tree", "slowly")

@@ -24,10 +24,11 @@ from repose.evaluation.significance import (
     welch,
 )
 from repose.report import significance
-from repose.report.collect import ReportRun, read_runs
+from repose.report.collect import read_runs
 from repose.report.content import Table
 from repose.report.naming import _digest
 from repose.report.pairs import OfSeeds, agree_cell
+from repose.report.run_set import ReportRun
 from repose.report.significance import significance_tables
 from repose.report.translations import statistics_of, write_statistics
 from repose.system.errors import ConfigError

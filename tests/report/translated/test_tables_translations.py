@@ -8,8 +8,8 @@ import pytest
 
 from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import SourceLengths
-from repose.report.collect import ReportRun
 from repose.report.content import Cell
+from repose.report.run_set import ReportRun
 from repose.report.tables_translations import length_tables
 from repose.report.translations import hypotheses_of, lengths_of
 from repose.system.errors import DataError

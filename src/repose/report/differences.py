@@ -1,0 +1,119 @@
+"""How runs differ in more than their seed, and systems in more than their architecture."""
+
+import json
+from collections.abc import Hashable, Sequence
+
+from repose.config.run_id import measuring, settings_in_id
+from repose.model.architecture import DROPOUTS
+from repose.report.run_set import ReportRun
+from repose.report.tables_settings import Name, joined, shown_settings
+from repose.runs.records import EndReason
+
+_OF_TRAINING = (*DROPOUTS, "initialisation")
+"""Fields of the architecture that are settings of its training."""
+
+
+def unlike(runs: Sequence[ReportRun]) -> list[str]:
+    """Return sentences about systems whose runs differ in more than their seed, or share a seed."""
+    seen: dict[tuple[str, str, int], ReportRun] = {}
+    problems = []
+    for run in runs:
+        other = seen.setdefault((run.group, run.corpus, run.seed), run)
+        if other is not run:
+            problems.append(
+                f"{other.name} and {run.name} are both seed {run.seed} of {run.group} on {run.corpus}, but differ in "
+                "data, settings or numerics (their run ids differ): the mean is over both."
+            )
+    methods: dict[tuple[str, str], dict[str, ReportRun]] = {}
+    for run in runs:
+        methods.setdefault((run.group, run.corpus), {}).setdefault(method_of(run), run)
+    for (group, corpus), found in methods.items():
+        if len(found) > 1 and len({run.seed for run in found.values()}) > 1:
+            one, other, *_ = found.values()
+            problems.append(
+                f"{one.name} and {other.name} of {group} on {corpus} differ in more than their seed: the mean and the "
+                "deviation are over both."
+            )
+    return problems
+
+
+def method_of(run: ReportRun) -> str:
+    """Return, as JSON, all settings that affect the trained weights, except the seed and the corpus's files."""
+    settings = settings_in_id(run.experiment)
+    settings["training"]["seed"] = None
+    return json.dumps(settings, sort_keys=True)
+
+
+def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
+    """Return how two systems differ in training pairs and in settings of tokenizer, training and decoding, seeds aside;
+    "" if they do not. Dropout and initialisation are included, because they only matter in training.
+
+    An example is "learning_rate 0.008 against 0.004". The architecture is then not the only reason for different
+    scores.
+    """
+    one, other = ([_settings_as_they_act(run) for run in side] for side in (runs, others))
+    names = dict.fromkeys(name for found in (*one, *other) for name in found)
+    cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
+    ignored = frozenset.intersection(*(measuring(run.experiment.training) for run in (*runs, *others)))
+    ignored |= {"seed"} if cut_short else {"seed", "max_hours"}
+    parts = _other_pairs(runs, others)
+    for section, name in names:
+        of_training = section in ("tokenizer", "training", "decoding") or name in _OF_TRAINING
+        if not of_training or name in ignored or (section, name) == ("decoding", "batch_size"):
+            continue
+        mine, theirs = ({found.get((section, name)) for found in side} for side in (one, other))
+        if mine != theirs:
+            parts.append(f"{name} {joined(mine)} against {joined(theirs)}")
+    return ", ".join(parts)
+
+
+def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list[str]:
+    """Return phrases on how the training data of two systems differs."""
+    parts = []
+    for name, what in (("also", "further corpora"), ("synthetic", "synthetic pairs")):
+        mine: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in runs}
+        theirs: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in others}
+        if mine != theirs:
+            parts.append(f"{what} {joined(mine)} against {joined(theirs)}")
+    if not parts and any(_read_others(one, other) for one in runs for other in others):
+        parts.append("other training pairs")
+    return parts
+
+
+def _read_others(one: ReportRun, other: ReportRun) -> bool:
+    """Return whether two runs on the same corpus, with the same tokenizers, were trained on different pairs."""
+    mine, theirs = one.config.digests, other.config.digests
+    alike = all(mine.get(side) == theirs.get(side) for side in ("src", "tgt"))
+    return one.corpus == other.corpus and alike and mine.get("train") != theirs.get("train")
+
+
+def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
+    """Return a note if a system's training settings differ from those of the system it is compared with; else ""."""
+    found = differences(runs, others)
+    return f"Settings besides the architecture that differ from those of {others[0].group}: {found}." if found else ""
+
+
+def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
+    """Return a sentence if runs on one corpus, by one version of the program, were started with different code. This
+    easily goes unnoticed when trying out an equation, because settings do not show it."""
+    begun: dict[tuple[str, str], dict[str, str]] = {}
+    for run in runs:
+        if code := run.config.versions.get("code"):
+            begun.setdefault((run.corpus, run.config.versions.get("repose", "")), {}).setdefault(code, run.name)
+    found = dict(code for codes in begun.values() if len(codes) > 1 for code in codes.items())
+    if not found:
+        return []
+    *others, last = (f"{code} (such as {name})" for code, name in found.items())
+    which = f"{', '.join(others)} and {last}"
+    return [
+        f"repose/model or repose/training was changed between these runs, started with {which}: if the change "
+        "alters what they compute, train the others again."
+    ]
+
+
+def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:
+    """Return the settings with the effective `schedule_width`: None stands for d_token, and schedules other than noam
+    have no width."""
+    training, architecture = run.experiment.training, run.experiment.architecture
+    width = (training.schedule_width or architecture.d_token) if training.schedule == "noam" else None
+    return shown_settings(run) | {("training", "schedule_width"): width}
