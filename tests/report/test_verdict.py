@@ -9,11 +9,12 @@ from typing import Any
 from repose.report.build import build
 from repose.report.collect import read_runs
 from repose.report.content import Column, Picture, Shows, Table
+from repose.report.markdown import write_markdown
 from repose.report.page import write_page
 from repose.report.run_set import RunSet
 from repose.report.significance import significance_tables
 from repose.report.verdict import main_picture, verdict
-from repose.report.write import write, write_markdown
+from repose.report.write import write
 
 
 def picture(name: str, shows: Shows) -> Picture:

@@ -25,16 +25,10 @@ from repose.report.content import (
     Table,
     slug,
 )
+from repose.report.latex import latex, write_latex
+from repose.report.markdown import markdown_table, write_markdown
 from repose.report.page import write_page
-from repose.report.write import (
-    FORMATS,
-    latex,
-    markdown_table,
-    write,
-    write_csv,
-    write_latex,
-    write_markdown,
-)
+from repose.report.write import FORMATS, write, write_csv
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLE = Table(

@@ -16,5 +16,7 @@ sentences.py, verdict.py    translated sentences side by side; a report's first 
 beside_papers.py, papers.py the papers' tables with this project's numbers beside them
 pictures.py, share.py       which curves, bars and points to draw (repose.plots draws); `repose plot curves` and `share`
 build.py                    builds a report from all of these
-page.py, write.py           write a report as an HTML page, and in all formats
+page.py, markdown.py, latex.py
+                            a report as an HTML page and as Markdown, its tables as LaTeX
+write.py                    write a report in all formats
 """
