@@ -50,42 +50,52 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     figure = _judge(comparable or rows)
     if is_short := _has_no_bleu(comparable, figure):
         figure = _judge(comparable, "chrf")
-    here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
     found = [(row, mean) for row in comparable if (mean := over_seeds(row.runs, figure)) and isfinite(mean.mean)]
+    if why := _no_order(found, figure):
+        return f"On {corpus}, {why}."
+    found.sort(key=lambda pair: pair[1].mean, reverse=figure.better == "higher")
+    (best, mean), is_single = found[0], len(found) == 1
+    value = _shown(mean, figure)
+    if figure.metric == "bleu" and is_dead(mean.mean):
+        if is_single:
+            return f"{best.group} on {corpus} does not translate: {figure.name} is {value}."
+        return f"On {corpus}, no system translates: the best {figure.name} is {value}."
+    if is_single:
+        return f"{best.group} on {corpus}: {figure.name} {value}{', where BLEU is below 1' * is_short}."
+    here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
+    return f"{here}, {_of_best(found, len(comparable), figure, tests)}."
+
+
+def _no_order(found: Sequence[tuple[Row, Spread]], figure: Figure) -> str:
+    """Say why systems cannot be put in order by a figure; "" if they can."""
+    rows = [row for row, _ in found]
     if not found:
-        return f"On {corpus}, no model has a score that can be compared."
-    if figure.judged_by_tokens and len(tokenizers([row for row, _ in found])) > 1:
-        return f"On {corpus}, the systems count different tokens: their losses cannot be compared."
-    if len(figure.kinds([row for row, _ in found])) > 1:
-        return (
-            f"On {corpus}, the systems were scored in different ways or on different sets: "
-            "their scores cannot be compared."
-        )
-    sign = -1 if figure.better == "higher" else 1
-    found.sort(key=lambda pair: sign * pair[1].mean)
-    (best, mean), *others = found
-    is_dead_bleu = figure.metric == "bleu" and is_dead(mean.mean)
-    if not others:
-        if is_dead_bleu:
-            return f"{best.group} on {corpus} does not translate: {figure.name} is {_shown(mean, figure)}."
-        return f"{best.group} on {corpus}: {figure.name} {_shown(mean, figure)}{', where BLEU is below 1' * is_short}."
-    (second, next_mean) = others[0]
-    without = f" that have one ({len(comparable)} in all)" * (len(found) < len(comparable))
+        return "no model has a score that can be compared"
+    if figure.judged_by_tokens and len(tokenizers(rows)) > 1:
+        return "the systems count different tokens: their losses cannot be compared"
+    if len(figure.kinds(rows)) > 1:
+        return "the systems were scored in different ways or on different sets: their scores cannot be compared"
+    return ""
+
+
+def _of_best(found: Sequence[tuple[Row, Spread]], num_comparable: int, figure: Figure, tests: Sequence[Table]) -> str:
+    """Say which of several systems, in the order of their means, is the best, and how it compares with the second."""
+    (best, mean), (second, next_mean), *_ = found
+    without = f" that have one ({num_comparable} in all)" * (len(found) < num_comparable)
     among = f"the best {figure.name} of {len(found)} systems{without}"
-    if is_dead_bleu:
-        return f"On {corpus}, no system translates: the best {figure.name} is {_shown(mean, figure)}."
     level = [row.group for row, other in found if round(other.mean, figure.digits) == round(mean.mean, figure.digits)]
     if len(level) == len(found) > 2:
-        return f"{here}, all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}."
+        return f"all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}"
     if len(level) > 1:
         score = f"{number(mean.mean, figure.digits)}{_inflated(figure, found[: len(level)])}"
-        return f"{here}, {_listed(level)} share {among}, {score}."
-    apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {'above' if sign < 0 else 'below'} {second.group}"
-    said = f"{here}, {best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(figure, found[:2])}"
+        return f"{_listed(level)} share {among}, {score}"
+    beside = "above" if figure.better == "higher" else "below"
+    apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {beside} {second.group}"
+    said = f"{best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(figure, found[:2])}"
     said += _otherwise(best, second)
     if (tested := _tested(figure, tests, best, second)) is None:
-        return f"{said}; no test compares the two{_above_base(figure, tests, found)}."
-    return f"{said}; {tested}."
+        return f"{said}; no test compares the two{_above_base(figure, tests, found)}"
+    return f"{said}; {tested}"
 
 
 def _has_no_bleu(rows: Sequence[Row], figure: Figure) -> bool:
