@@ -8,18 +8,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
-from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.content import Cell, Column, Table, some
 from repose.report.differences import confounded
 from repose.report.figures import decoding_of, score
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import NONE, captioned, spread, spread_cell
-from repose.report.translations import statistics_of
 from repose.system.errors import DataError, ReposeError
 
 _RESAMPLES_PER_TEST = 200  # so that the smallest possible p, corrected for the number of tests, is 0.01
@@ -29,8 +27,6 @@ FEWEST_UNITS = 10
 """Sentences or documents below which nothing is resampled: with a single one, every difference would look certain."""
 ALL_PAIRS_BELOW = 4
 """Number of systems on a corpus below which all pairs are tested."""
-Sides = Sequence[tuple[Sequence[float], Sequence[float]]]
-"""For each pair, the scores of both systems' seeds."""
 
 
 @dataclass(frozen=True)
@@ -62,25 +58,9 @@ class ComparedSystem:
         found = (score(run, self.decoding or decoding_of(run), metric) for run in self.runs)
         return [value for value in found if value is not None]
 
-    def by_greedy(self, reasons: dict[str, list[str]]) -> "ComparedSystem | None":
-        """Return the system with greedy translations, and with only the runs that have scores of them; None if no run
-        has any, or if all runs are compared by greedy search already. Names of runs without scores or counts go to
-        `reasons`, by reason."""
-        if all(decoding_of(run) == GREEDY for run in self.runs):
-            return None
-        runs: list[ReportRun] = []
-        counts: list[SentenceStatistics | None] = []
-        for run in self.runs:
-            if score(run, GREEDY, "bleu") is None:
-                reasons.setdefault("it has no scores of greedy translations", []).append(run.name)
-                continue
-            runs.append(run)
-            try:
-                counts.append(enough(statistics_of(run, GREEDY)))
-            except ReposeError as error:
-                reasons.setdefault(str(error), []).append(run.name)
-                counts.append(None)
-        return replace(self, runs=tuple(runs), counts=tuple(counts), decoding=GREEDY) if runs else None
+
+Scores: TypeAlias = Callable[[ComparedSystem], Sequence[float]]
+"""Function from a system to the scores of its seeds."""
 
 
 @dataclass(frozen=True)
@@ -141,12 +121,6 @@ def left_out(reasons: dict[str, list[str]], of: str = "") -> list[str]:
     return [f"Left out of the tests{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
 
 
-def enough(counts: SentenceStatistics) -> SentenceStatistics:
-    """Return the counts. Raises DataError if there are too few translations to resample."""
-    check_number(len(counts), "sentences")
-    return counts
-
-
 def check_number(number: int, units: str) -> None:
     """Raise DataError if a test set is too small to be resampled."""
     if number < FEWEST_UNITS:
@@ -188,7 +162,7 @@ def bootstrap_table(
     name: str,
     pairs: Sequence[Pair],
     resample: Callable[[ComparedSystem, int], testing.Resampled],
-    scores: Sides,
+    scores: Scores,
     *,
     unit: str,
     digits: int,
@@ -205,7 +179,7 @@ def bootstrap_table(
     systems = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
     sampled = {key: resample(system, number) for key, system in systems.items()}
     found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
-    corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(scores)
+    corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(pairs, scores)
     rows = [
         [
             *name_cells(pair),
@@ -228,7 +202,7 @@ def bootstrap_table(
 def seeds_table(
     name: str,
     pairs: Sequence[Pair],
-    scores: Sides,
+    scores: Scores,
     *,
     unit: str,
     digits: int,
@@ -237,10 +211,10 @@ def seeds_table(
 ) -> Table:
     """Return a table with the spread over each pair's seeds and Welch's interval; arguments as for
     `bootstrap_table`."""
-    found = of_seeds(scores)
+    found = of_seeds(pairs, scores)
     rows = [
-        [*name_cells(pair), *_seed_cells(*sides, one, digits, notes=notes(pair))]
-        for pair, sides, one in zip(pairs, scores, found, strict=True)
+        [*name_cells(pair), *_seed_cells(scores(pair.system), scores(pair.other), one, digits, notes=notes(pair))]
+        for pair, one in zip(pairs, found, strict=True)
     ]
     columns = [Column(name, unit) for name in ("mean", "mean (against)", "difference", "95 % from", "to")]
     columns += [Column("p"), Column("p (Holm)")]
@@ -269,9 +243,9 @@ class OfSeeds:
     """p, corrected for the number of comparisons."""
 
 
-def of_seeds(sides: Sides) -> list[OfSeeds | None]:
+def of_seeds(pairs: Sequence[Pair], scores: Scores) -> list[OfSeeds | None]:
     """Return Welch's test of each pair, with p corrected over all pairs (Holm); None if seeds give no interval."""
-    found = [testing.welch(*side) for side in sides]
+    found = [testing.welch(scores(pair.system), scores(pair.other)) for pair in pairs]
     corrected = iter(testing.holm([one.p for one in found if one is not None]))
     return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
 

@@ -18,10 +18,9 @@ from repose.report.pairs import (
     ComparedSystem,
     Pair,
     Remarks,
-    Sides,
     bootstrap_table,
     check_comparable,
-    enough,
+    check_number,
     holm_words,
     left_out,
     name_cells,
@@ -62,11 +61,7 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks, decoding: str | None
         except ReposeError as error:
             unlike.setdefault(str(error), []).append(run.name)
             continue
-        try:
-            found.append((run, enough(statistics_of(run, decoding))))
-        except ReposeError as error:
-            uncounted.setdefault(str(error), []).append(run.name)
-            found.append((run, None))
+        found.append((run, _counts(run, decoding, uncounted)))
     likeness = usual_of([(run, _references(counts)) for run, counts in found if counts is not None], runs.baseline)
     kept: dict[str, list[tuple[ReportRun, SentenceStatistics | None]]] = {}
     for run, counts in found:
@@ -80,6 +75,18 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks, decoding: str | None
         ComparedSystem(group, corpus, tuple(run for run, _ in pairs), tuple(counts for _, counts in pairs), decoding)
         for group, pairs in kept.items()
     ]
+
+
+def _counts(run: ReportRun, decoding: str | None, reasons: dict[str, list[str]]) -> SentenceStatistics | None:
+    """Return the counts of a run's translations; if they cannot be resampled, None, with the run's name added to
+    `reasons`."""
+    try:
+        found = statistics_of(run, decoding)
+        check_number(len(found), "sentences")
+    except ReposeError as error:
+        reasons.setdefault(str(error), []).append(run.name)
+        return None
+    return found
 
 
 def _references(counts: SentenceStatistics) -> object:
@@ -146,7 +153,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     both = (pair for pair in greedy if pair.system.statistics and pair.other.statistics)
     by_text = [Pair(pair.system.counted, pair.other.counted) for pair in both]
     sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in (*by_text, *counted)}
-    over_seeds = any(of_seeds(_sides(greedy, "bleu")))
+    over_seeds = any(of_seeds(greedy, lambda system: system.scores("bleu")))
     said = [*remarks.of_scores, *remarks.of_texts, *([] if by_text or over_seeds else without)]
     few = small_sets(sizes, "sentences")
     said = list(dict.fromkeys([*said, *few]))
@@ -155,7 +162,7 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
         tables.append(_over_seeds(pairs, remarks.of_scores))
     if by_chrf := [pair for pair in counted if pair.has_scores("chrf")]:
         tables.append(_over_sentences(by_chrf, "chrf", few))
-    if any(of_seeds(_sides(by_chrf, "chrf"))):
+    if any(of_seeds(by_chrf, lambda system: system.scores("chrf"))):
         tables.append(_over_seeds(by_chrf, [], "chrf"))
     if by_text:
         tables.append(_over_sentences(by_text, "bleu", [*without, *few]))
@@ -172,13 +179,29 @@ def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     Both are empty if no system has greedy translations besides a beam's."""
     reasons: dict[str, list[str]] = {}
     every = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
-    systems = {key: one.by_greedy(reasons) for key, one in every.items()}
+    systems = {key: _greedy(one, reasons) for key, one in every.items()}
     if not any(systems.values()):
         return [], []
     both = [(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs]
     return [Pair(a, b) for a, b in both if a is not None and b is not None], left_out(
         reasons, " of greedy translations"
     )
+
+
+def _greedy(system: ComparedSystem, reasons: dict[str, list[str]]) -> ComparedSystem | None:
+    """Return the system with greedy translations, and with only the runs that have scores of them; None if no run has
+    any, or if all runs are compared by greedy search already. Names of runs without scores or counts are added to
+    `reasons`."""
+    if all(decoding_of(run) == GREEDY for run in system.runs):
+        return None
+    found = []
+    for run in system.runs:
+        if score(run, GREEDY, "bleu") is None:
+            reasons.setdefault("it has no scores of greedy translations", []).append(run.name)
+        else:
+            found.append((run, _counts(run, GREEDY, reasons)))
+    runs, counts = tuple(run for run, _ in found), tuple(counts for _, counts in found)
+    return replace(system, runs=runs, counts=counts, decoding=GREEDY) if runs else None
 
 
 def table_name(tests: Literal["significance", "seeds"], metric: str, *, greedy: bool) -> str:
@@ -194,7 +217,7 @@ def _over_sentences(pairs: Sequence[Pair], metric: Metric, remarks: Sequence[str
         table_name("significance", metric, greedy=greedy),
         pairs,
         lambda system, number: testing.resample(system.statistics, metric, num_resamples=number),
-        _sides(pairs, metric),
+        lambda system: system.scores(metric),
         unit=SCORES[metric],
         digits=2,
         notes=notes_of,
@@ -211,7 +234,7 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
     return seeds_table(
         table_name("seeds", metric, greedy=greedy),
         pairs,
-        _sides(pairs, metric),
+        lambda system: system.scores(metric),
         unit=SCORES[metric],
         digits=2,
         notes=notes_of,
@@ -219,11 +242,6 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
         remarks=remarks,
         of=" of greedy translations" * greedy,
     )
-
-
-def _sides(pairs: Sequence[Pair], metric: Metric) -> Sides:
-    """Return the scores of both systems' seeds for each pair."""
-    return [(pair.system.scores(metric), pair.other.scores(metric)) for pair in pairs]
 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:

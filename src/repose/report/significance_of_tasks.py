@@ -13,7 +13,6 @@ from repose.report.figures import task_figure, task_figure_label
 from repose.report.pairs import (
     ComparedSystem,
     Pair,
-    Sides,
     bootstrap_table,
     check_comparable,
     check_number,
@@ -80,7 +79,7 @@ def _over_seeds(pairs: Sequence[Pair], figure: TaskFigure, task: str, remarks: S
     return seeds_table(
         f"seeds-{task}",
         pairs,
-        _sides(pairs, figure),
+        lambda system: _figures(system, figure.name),
         unit=figure.unit,
         digits=3,
         like="seeds-of-task",
@@ -102,7 +101,7 @@ def _over_units(pairs: Sequence[Pair], counts: _Sums, figure: TaskFigure, task: 
         f"significance-{task}",
         pairs,
         lambda system, number: testing.resample_ratio(of(system), num_resamples=number),
-        _sides(pairs, figure),
+        lambda system: _figures(system, figure.name),
         unit=figure.unit,
         digits=3,
         like="significance-of-task",
@@ -153,11 +152,6 @@ def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
     return found
 
 
-def _sides(pairs: Sequence[Pair], figure: TaskFigure) -> Sides:
-    """Return the figures of both systems' seeds for each pair."""
-    return [(_figures(pair.system, figure.name), _figures(pair.other, figure.name)) for pair in pairs]
-
-
 def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: list[str]) -> list[ComparedSystem]:
     """Return the systems that can be compared by a figure; sentences about other runs go to `remarks`."""
 
@@ -193,6 +187,7 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
 
 
 def _figures(system: ComparedSystem, name: str) -> list[float]:
+    """Return the figure of each seed."""
     return [value for run in system.runs if (value := task_figure(run, name)) is not None]
 
 
