@@ -73,9 +73,11 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
         if len(of_task.on(others).groups) > FEW:  # few systems on each corpus, but not the same ones
             alone, others = list(of_task.corpora), []
         names = slugs(of_task.corpora)
-        for corpora in [others] * bool(others) + [[corpus] for corpus in alone]:
-            named = [names[corpus] for corpus in corpora if corpora != others and len(of_task.corpora) > 1]
-            yield of_task.on(corpora), "".join(f"-{piece}" for piece in _named_task(task) + named)
+        suffix = "".join(f"-{name}" for name in _named_task(task))
+        if others:
+            yield of_task.on(others), suffix
+        for corpus in alone:
+            yield of_task.on([corpus]), suffix + f"-{names[corpus]}" * (len(of_task.corpora) > 1)
 
 
 def _systems(part: RunSet) -> dict[str, DrawnSystem]:
@@ -128,22 +130,22 @@ def _loss_curves(part: RunSet, name: str) -> Picture | None:
     caption = f"{unit.capitalize()}{given}. "
     if any(len(tables.tokenizers([r for r in tables.rows_of(part) if r.corpus == c])) > 1 for c in part.corpora):
         caption += "Systems of a corpus have different vocabularies here, whose tokens cannot be compared. "
-    training = len(part.groups) <= _FEW_FOR_TRAINING
-    names = ("learning-curves" + name, "Validation loss")
-    return _curves(part, "tf_loss", unit, names, caption, training=training)
+    few, title = len(part.groups) <= _FEW_FOR_TRAINING, "Validation loss"
+    name = f"learning-curves{name}"
+    return _curves(part, "tf_loss", unit, name=name, title=title, caption=caption, training=few)
 
 
 def _source_curves(part: RunSet, name: str) -> Picture | None:
     """Draw by epoch how much the source helps (`source_gain`); None if validations did not measure it."""
     caption = "How many nats per target token the true source saves against another sentence's: near 0 it is ignored. "
-    names = ("source-curves" + name, "What the source is worth")
-    return _curves(part, "source_gain", figures.TARGET_NATS, names, caption, training=False)
+    title = "What the source is worth"
+    return _curves(part, "source_gain", _NATS, name=f"source-curves{name}", title=title, caption=caption)
 
 
 def _bleu_curves(part: RunSet, name: str) -> Picture | None:
     """Draw free-running BLEU on the validation set by epoch; None if training did not measure it."""
     caption = "Greedy translations from START of the validation set's first sentences, as training scored them. "
-    return _curves(part, "bleu", "BLEU, greedy", ("bleu-curves" + name, "Validation BLEU"), caption, training=False)
+    return _curves(part, "bleu", "BLEU, greedy", name=f"bleu-curves{name}", title="Validation BLEU", caption=caption)
 
 
 _GUESSED = 15.0
@@ -160,10 +162,10 @@ def _is_loss(metric: str) -> bool:
 
 
 def _curves(
-    part: RunSet, metric: str, y_label: str, names: tuple[str, str], caption: str, *, training: bool
+    part: RunSet, metric: str, y_label: str, *, name: str, title: str, caption: str, training: bool = False
 ) -> Picture | None:
     """Draw a validation figure by epoch; by update if no run was validated after its first epoch, or if validations are
-    within epochs. `names`: the picture's id and title."""
+    within epochs. `name`: the picture's id."""
     several = max((r["epoch"] for run in part.runs for r in run.of_kind("valid")), default=0) > 1
     by = _axis(part) if several else "update"
     systems = _systems(part)
@@ -177,8 +179,8 @@ def _curves(
         caption += f" Each panel shows one system in colour and the others in grey{others}."
     if any(limits_of(found, _most(metric)) for found in panels.values()):
         caption += f" Values above {_GUESSED:.0f} nats, more than any guess costs, are left out of the picture."
-    title = _title(part, f"{names[1]} by {by}")
-    numbers = _curve_numbers(panels, names[0], title, caption, by, digits=1 if metric == "bleu" else 3)
+    title = _title(part, f"{title} by {by}")
+    numbers = _curve_numbers(panels, name, title, caption, by, digits=1 if metric == "bleu" else 3)
     return _picture(
         lambda: draw_curves(panels, by, y_label, baseline=baseline, most=_most(metric)),
         part,
