@@ -201,19 +201,14 @@ def vocabularies(run: ReportRun) -> tuple[int, int] | None:
     return (found["src"], found["tgt"]) if {"src", "tgt"} <= found.keys() else None
 
 
-def train_pairs(run: ReportRun) -> int | None:
-    """Return the number of training pairs."""
-    return None if run.records.data is None else run.records.data.examples.get("train")
-
-
-def valid_pairs(run: ReportRun) -> int | None:
-    """Return the number of pairs in the validation set."""
-    return None if run.records.data is None else run.records.data.examples.get("valid")
+def num_pairs(run: ReportRun, split: str) -> int | None:
+    """Return the number of pairs in a set, such as "train"."""
+    return None if run.records.data is None else run.records.data.examples.get(split)
 
 
 def mean_target_tokens(run: ReportRun) -> float | None:
     """Return the mean number of tokens of a training target."""
-    pairs = train_pairs(run)
+    pairs = num_pairs(run, "train")
     if run.records.data is None or not pairs:
         return None
     tokens = run.records.data.tokens.get("train", {}).get("tgt")

@@ -168,7 +168,7 @@ def _our_rows(
         notes = [*_corpus_differences(every, epochs), *_model_differences(comparison, every)]
         notes += [] if not runs or runs[0].looks_ahead else [_CAUSAL]
         label = f"here: {', '.join(name for name in (named, group) if name is not None)}"
-        pairs = (value_cell(of(every[0]), 0) for of in (figures.train_pairs, figures.valid_pairs))
+        pairs = (value_cell(figures.num_pairs(every[0], split), 0) for split in ("train", "valid"))
         trained = [*_epochs_losses_seconds(baseline), *_epochs_losses_seconds(runs)]
         rows.append([Cell(name), Cell(label, notes=notes), *pairs, *trained])
     return rows

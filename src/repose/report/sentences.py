@@ -19,9 +19,10 @@ _EACH_WAY, _SAMPLES = 5, 20
 def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
     """Return a table of each corpus's lines that the grid names: source, reference, and the translation by each
     system's first finished run. A remark says what is missing."""
+    runs = runs.translations
     tables = []
-    for corpus, lines in runs.translations.sentences.items():
-        done = [seeds[0] for group in runs.groups if (seeds := runs.translations.done(group, corpus))]
+    for corpus, lines in runs.sentences.items():
+        done = [seeds[0] for group in runs.groups if (seeds := runs.done(group, corpus))]
         if not done:
             continue
         texts: list[tuple[str, list[str]]] = []

@@ -8,7 +8,7 @@ from repose.report import figures, tables
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
 from repose.report.run_set import ReportRun, RunSet
-from repose.report.tables_scores import beam_name, free_running
+from repose.report.tables_scores import beam_name
 from repose.system.terminal import counted
 
 _COMPLETED = " Only completed epochs count: 0 where training ended within the first."
@@ -53,22 +53,21 @@ def _in(unit: float, of: tables.Of) -> tables.Of:
 
 def runs_table(runs: RunSet) -> Table:
     """Return the table of all single runs, with their ids and main figures."""
-    shown: dict[str, tables.Of] = {}
+    decodings: dict[str, str | None] = {}
     if runs.translations.runs:
-        wide = f"BLEU {beam_name(runs.runs)}"
-        shown = {"BLEU greedy": free_running("greedy", "bleu"), wide: free_running(None, "bleu")}
+        decodings = {"BLEU greedy": "greedy", f"BLEU {beam_name(runs.runs)}": None}
     lines = []
     for run in runs.runs:
         failed = [f"Failed the audit: {', '.join(run.failed_checks)}."] if run.failed_checks else []
         numbers = [
             tables.value_cell(figures.valid_loss(run), 3),
-            *(tables.value_cell(of(run), 2) for of in shown.values()),
+            *(tables.value_cell(figures.score(run, decoding, "bleu"), 2) for decoding in decodings.values()),
         ]
         version = Cell(run.config.versions.get("repose", ""))
         what = [Cell(run.name, notes=failed), Cell(run.group), Cell(run.corpus), tables.value_cell(run.seed, 0)]
         lines.append([*what, Cell(run.run_id), Cell(_state(run)), *numbers, version])
-    heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *shown, "repose"]
-    columns = [Column(name, numeric=name in ("seed", "valid. loss", *shown)) for name in heads]
+    heads = ["run", "system", "corpus", "seed", "run id", "state", "valid. loss", *decodings, "repose"]
+    columns = [Column(name, numeric=name in ("seed", "valid. loss", *decodings)) for name in heads]
     return tables.captioned("runs", columns, lines)
 
 
@@ -88,12 +87,12 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         return None
 
     def last(name: str, factor: float = 1) -> tables.Of:
-        return lambda run: figures.times(factor, number_of(next(iter(reversed(run.of_kind("valid"))), None), name))
+        return lambda run: figures.times(factor, number_of(_last(run), name))
 
     kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
     by = "update" if any(figures.validated_within(run) for row in rows for run in row.runs) else "epoch"
     shown = [
-        tables.count(f"last {by}", lambda run: _place(run, next(iter(reversed(run.of_kind("valid"))), None), by)),
+        tables.count(f"last {by}", lambda run: _place(run, _last(run), by)),
         tables.loss("loss, last", last("tf_loss"), nats, kind),
         tables.Figure(f"best {by}", lambda run: _place(run, _best(run, "tf_loss", min), by), digits=0, exact=True),
         tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), nats, kind),
@@ -173,6 +172,11 @@ def _place(run: ReportRun, validation: Mapping[str, Any] | None, by: str) -> flo
     if by == "update":
         return number_of(validation, by)
     return next((place for place, record in figures.by_epoch(run, "valid") if record is validation), None)
+
+
+def _last(run: ReportRun) -> Mapping[str, Any] | None:
+    """Return the last validation."""
+    return next(reversed(run.of_kind("valid")), None)
 
 
 def _best(run: ReportRun, name: str, pick: Any) -> Mapping[str, Any] | None:

@@ -11,7 +11,6 @@ from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import (
     Better,
     Figure,
-    Of,
     Row,
     accuracy,
     caption,
@@ -50,14 +49,16 @@ def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
     return (None, beam_name(runs)) if by_beam else (GREEDY, GREEDY)
 
 
-def free_running(decoding: str | None, metric: str) -> Of:
-    """Return a function from a run to a score of its translations from START; `decoding` None: with a beam."""
-    return lambda run: figures.score(run, decoding, metric)
-
-
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
-    """Return the figure for a score of translations; its kind says how and on which set it was measured."""
-    of, kind = free_running(decoding, metric), lambda run: figures.kind_of_score(run, decoding, metric)
+    """Return the figure for a score of translations from START; its kind says how and on which set it was measured.
+    `decoding` None: with a beam."""
+
+    def of(run: ReportRun) -> float | None:
+        return figures.score(run, decoding, metric)
+
+    def kind(run: ReportRun) -> object:
+        return figures.kind_of_score(run, decoding, metric)
+
     return quality(name, of, kind, metric=metric, decoding=decoding)
 
 

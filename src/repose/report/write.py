@@ -103,7 +103,7 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
         "seconds": figures.total_seconds(run),
         "parameters": figures.parameters(run),
         "training_flops_per_target_token": figures.flops_per_token(run),
-        "train_pairs": figures.train_pairs(run),
+        "train_pairs": figures.num_pairs(run, "train"),
     }
     return {
         **{name: getattr(run, name) for name in names},
