@@ -144,18 +144,18 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
     CheckpointError or ConfigError if no run is left."""
     if missing := next((folder for folder in folders if not folder.exists()), None):
         raise CheckpointError(_NO_FOLDER.format(missing))
-    named, folders = folders, list(dict.fromkeys(run for f in folders for run in _runs_in(f))) or list(folders)
-    grids = dict.fromkeys([*named, *(folder.parent for folder in folders)])
+    found = list(dict.fromkeys(place for folder in folders for place in _runs_in(folder))) or list(folders)
+    grids = dict.fromkeys([*folders, *(folder.parent for folder in found)])
     cells: dict[Path, Entry] = {}
     problems: dict[Path, str] = {}
     for folder in grids:
-        is_named = any(folder.resolve().is_relative_to(path.resolve()) for path in named)
+        is_named = any(folder.resolve().is_relative_to(path.resolve()) for path in folders)
         for place, cell in _cells_in(folder):
             cells.setdefault(place, cell)
             if is_named and cell.status == CellStatus.FAILED:
                 problems[place] = f"{cell.name} is left out: it failed ({reason(cell.state) or 'for no known reason'})."
     read, errors = [], []
-    for folder in folders:
+    for folder in found:
         try:
             read.append(read_run(folder, cells.get(folder.resolve())))
             problems.pop(folder.resolve(), None)
@@ -263,7 +263,9 @@ def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
 
 def _runs_in(folder: Path) -> list[Path]:
     """Return the run directories in a folder or below it that have recorded something."""
-    found = [place for f in (_walk(folder) if folder.is_dir() else ()) for place in (f, *(p for p, _ in _cells_in(f)))]
+    found: list[Path] = []
+    for below in _walk(folder) if folder.is_dir() else ():
+        found += [below, *(place for place, _ in _cells_in(below))]
     return [place for place in found if RunFolder(place).has_records]
 
 
