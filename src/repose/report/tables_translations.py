@@ -120,7 +120,8 @@ def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
     found, missing = _lengths(runs, corpus)
     if not found:
         return None
-    in_tokens = len({run.config.digests["src"] for run, _ in found}) == 1
+    tokenizers = {run.config.digests.get("src") for run, _ in found}
+    in_tokens = len(tokenizers) == 1 and None not in tokenizers
     first = found[0][1]
     lengths = first.tokens if in_tokens else first.words
     limits = sorted({one.longest_trained for _, one in found}) if in_tokens else []

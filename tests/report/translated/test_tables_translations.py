@@ -1,5 +1,6 @@
 """BLEU by length, from runs to tables."""
 
+import json
 import statistics
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,14 @@ def test_nothing_is_longer_than_the_training(made: Any) -> None:
     assert [column.name for column in table.columns][1:] == ["1–10", "11–20"]
     assert "No source is longer than the longest in training (11 tokens)" in table.caption
     assert not any(cell.best for row in table.rows for cell in row), "one system is not the best"
+
+
+def test_words_are_counted_where_tokenizers_are_unknown(made: Any) -> None:
+    config_file = made.add("one") / "config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    config_file.write_text(json.dumps({**config, "digests": {}}), encoding="utf-8")
+    (table,) = length_tables(made.runs())
+    assert [column.name for column in table.columns][1:] == ["1–10"]
 
 
 def test_words_are_counted_where_tokenizers_differ(made: Any) -> None:
