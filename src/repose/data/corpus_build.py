@@ -9,7 +9,7 @@ import functools
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from repose.data import unpack
@@ -25,9 +25,8 @@ MANIFEST = "corpus.json"
 
 @dataclass(frozen=True)
 class TextFile:
-    """A text's entry in the manifest: its origin, number of lines, size in bytes, and SHA-256."""
+    """A text's number of lines, size in bytes, and SHA-256."""
 
-    source: str
     lines: int
     bytes: int
     sha256: str
@@ -43,6 +42,8 @@ class CorpusBuilder:
         self.info = info
         self.staging = staging
         self.files: dict[str, TextFile] = {}
+        self.sources: dict[str, str] = {}
+        """The path or address that each text came from."""
         self.dropped: dict[str, int] = {}
 
     def import_from(self, source: Path) -> None:
@@ -53,13 +54,15 @@ class CorpusBuilder:
         try:
             if source.is_dir():
                 for name, text in texts_of(self.info).items():
-                    path = source / find(name, text, lambda path: [path] if (source / path).is_file() else [])
-                    self._add(path, name, text, str(path))
+                    path = source / _find(name, text, lambda path: [path] if (source / path).is_file() else [])
+                    self._add(path, name, text)
+                    self.sources[name] = str(path)
                 self._align()
             elif source.is_file():
                 if archive is not None:
                     archive.check(source)
-                self._add_archive(source, str(source))
+                self._add_archive(source)
+                self.sources = dict.fromkeys(self.files, str(source))
             else:
                 raise DataError(f"{source} does not exist: give an archive or a folder that holds {self.info.name}")
         except BadCopyError as error:
@@ -86,16 +89,15 @@ class CorpusBuilder:
                 ) from error
 
         if (archive := self.info.archive) is not None:
-            url = fetch(archive.filename, archive, lambda file: self._add_archive(file, ""))
-            self.files = {name: replace(file, source=url) for name, file in self.files.items()}
+            url = fetch(archive.filename, archive, self._add_archive)
+            self.sources = dict.fromkeys(self.files, url)
             return
         for name, text in texts_of(self.info).items():
             # The compressed size is not known. It is below the text's size, except for a few bytes in tiny files.
             compressed = text.path.endswith((".gz", ".xz"))
             limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes + (1 << 16)
             expected = Expected(max_bytes=limit, num_bytes=None if compressed else text.num_bytes)
-            url = fetch(text.path, expected, functools.partial(self._add, name=name, text=text, source=""))
-            self.files[name] = replace(self.files[name], source=url)
+            self.sources[name] = fetch(text.path, expected, functools.partial(self._add, name=name, text=text))
         try:
             self._align()
         except BadCopyError as error:
@@ -108,30 +110,30 @@ class CorpusBuilder:
             "format_version": FORMAT_VERSION,
             **{name: getattr(self.info, name) for name in about},
             "dropped_empty_pairs": self.dropped,
-            "files": {name: asdict(file) for name, file in self.files.items()},
+            "files": {name: {"source": self.sources[name], **asdict(file)} for name, file in self.files.items()},
         }
         write_json(self.staging / MANIFEST, manifest)
 
-    def _add_archive(self, archive: Path, source: str) -> None:
+    def _add_archive(self, archive: Path) -> None:
         """Unpack every text of the corpus from a tar archive, with all checks."""
         members, texts = set(unpack.list_members(archive)), texts_of(self.info)
         scratch = self.staging / ".members"
         scratch.mkdir()
         targets = {
-            find(name, text, lambda path: [m for m in members if f"/{m}".endswith(f"/{path}")]): scratch / name
+            _find(name, text, lambda path: [m for m in members if f"/{m}".endswith(f"/{path}")]): scratch / name
             for name, text in texts.items()
         }
         unpack.extract_members(archive, targets)
         for name, text in texts.items():
-            self._add(scratch / name, name, text, source)
+            self._add(scratch / name, name, text)
         shutil.rmtree(scratch)
         self._align()
 
-    def _add(self, path: Path, name: str, text: TextInfo, source: str) -> None:
+    def _add(self, path: Path, name: str, text: TextInfo) -> None:
         """Unpack one text into the staging folder and check it."""
         limit = unpack.MAX_UNPACKED_BYTES if text.num_bytes is None else text.num_bytes
         unpack.unpack_text(path, self.staging / name, limit)
-        self.files[name] = check_text(self.staging / name, source, text.sha256)
+        self.files[name] = _check_text(self.staging / name, text.sha256)
 
     def _align(self) -> None:
         """Drop the rows of each split that have an empty side. Raises BadCopyError if line or pair counts are wrong."""
@@ -159,7 +161,7 @@ class CorpusBuilder:
                             file.write(line + b"\n")
                 for name, path in zip(names, paths, strict=True):
                     # The published SHA-256 is for the text with its empty lines, so a new one is recorded.
-                    self.files[name] = check_text(path, self.files[name].source, None)
+                    self.files[name] = _check_text(path, None)
 
 
 def texts_of(info: CorpusInfo) -> dict[str, TextInfo]:
@@ -167,7 +169,7 @@ def texts_of(info: CorpusInfo) -> dict[str, TextInfo]:
     return {f"{split.name}.{text.language}": text for split in info.splits for text in split.texts}
 
 
-def find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> str:
+def _find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> str:
     """Find the file of a copy that holds the text.
 
     A copy may call the file by its published path, by that path without some leading folders, or by its name in the
@@ -187,7 +189,7 @@ def find(name: str, text: TextInfo, fitting: Callable[[str], Sequence[str]]) -> 
     raise BadCopyError(f"it lacks {' or '.join(dict.fromkeys((parts[-1], name)))}")
 
 
-def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
+def _check_text(path: Path, sha256: str | None) -> TextFile:
     """Check and describe an unpacked text. Raises BadCopyError if it is not the published text or not UTF-8."""
     with path.open("rb") as file:
         # A host that has lost a file often answers with a web page and status 200.
@@ -203,7 +205,7 @@ def check_text(path: Path, source: str, sha256: str | None) -> TextFile:
                 num_lines += 1
         except UnicodeDecodeError as error:
             raise BadCopyError(f"{path.name} is not UTF-8 text after line {num_lines:,}") from error
-    return TextFile(source, num_lines, path.stat().st_size, digest)
+    return TextFile(num_lines, path.stat().st_size, digest)
 
 
 def _rows(paths: Sequence[Path]) -> Iterator[tuple[bytes, ...]]:

@@ -75,18 +75,8 @@ class LineReader:
                 too_long = len(line) > self._max_bytes
                 if too_long and not ended:
                     ended = _skip_line(file)
-                if self.num_lines == 1 and line.startswith(_OFFICE):
-                    raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
-                if self.num_lines == 1 and (packed := next(filter(line.startswith, _PACKERS), b"")):
-                    raise DataError(f"{self.path} is packed by {_PACKERS[packed].format(self.path.name)}")
-                if self.num_lines == 1 and line.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
-                    raise DataError(f"{self.path} is in UTF-32: save it in UTF-8{self._by_iconv('utf-32')}")
-                if self.num_lines == 1 and (order := order_of_utf_16(line)):
-                    raise self._in_utf_16(order)
-                if self.num_lines == 1 and not ended and line.count(b"\r") > 1:
-                    old = "has no line feed but carriage returns, the line ends of old Macs"
-                    by_tr = self._by(r"tr '\r' '\n' <", "unix")
-                    raise DataError(f"{self.path} {old}: convert it{by_tr}")
+                if self.num_lines == 1:
+                    self._refuse_other_kinds(line, ended)
                 try:
                     yield None if too_long else line.decode("utf-8")
                 except UnicodeDecodeError as error:
@@ -97,6 +87,21 @@ class LineReader:
                         f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
                         f"{self._by_iconv('ENCODING', f', where ENCODING is, for instance, {_ENCODINGS}')}; {_LOST}"
                     ) from error
+
+    def _refuse_other_kinds(self, first: bytes, ended: bool) -> None:
+        """Raise DataError if the first line is that of another kind of file. `ended`: whether it has a line end."""
+        if first.startswith(_OFFICE):
+            raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
+        if packed := next(filter(first.startswith, _PACKERS), b""):
+            raise DataError(f"{self.path} is packed by {_PACKERS[packed].format(self.path.name)}")
+        if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+            raise DataError(f"{self.path} is in UTF-32: save it in UTF-8{self._by_iconv('utf-32')}")
+        if order := order_of_utf_16(first):
+            raise self._in_utf_16(order)
+        if not ended and first.count(b"\r") > 1:
+            old = "has no line feed but carriage returns, the line ends of old Macs"
+            by_tr = self._by(r"tr '\r' '\n' <", "unix")
+            raise DataError(f"{self.path} {old}: convert it{by_tr}")
 
     def _in_utf_16(self, order: str = "") -> DataError:
         return DataError(f"{self.path} is in UTF-16: save it in UTF-8{self._by_iconv(f'utf-16{order}')}")
