@@ -33,7 +33,7 @@ from interleave import Result, record, table, write
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
 from repose.model.transformer import build
@@ -146,7 +146,7 @@ def prepare_random(folder: Path, pairs: int) -> PairDataset:
 
     made = ((sentence(SRC_VOCAB_SIZE), sentence(TGT_VOCAB_SIZE)) for _ in range(pairs))
     tokenizers = RandomIds(SRC_VOCAB_SIZE), RandomIds(TGT_VOCAB_SIZE)
-    prepare(made, tokenizers, folder, Settings(longest, longest, "drop"), workers=1)
+    prepare(made, tokenizers, folder, LengthLimits(longest, longest, "drop"), workers=1)
     return PairDataset.open(folder)
 
 

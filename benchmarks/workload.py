@@ -29,7 +29,7 @@ from repose.data import corpora
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
 from repose.data.pairs import Pair
-from repose.data.prepare import Settings, TextEncoder, prepare
+from repose.data.prepare import LengthLimits, TextEncoder, prepare
 from repose.data.readers import PairReader
 from repose.data.tokenizer import Tokenizer
 from repose.system.token_ids import END, START
@@ -143,7 +143,7 @@ def _from_text(pairs: Iterable[Pair], folder: Path) -> Path:
 
 
 def _prepare(pairs: Sequence[Pair], encoders: tuple[TextEncoder, TextEncoder], folder: Path) -> Path:
-    prepare(pairs, encoders, folder / "prepared", Settings(MAX_TOKENS, MAX_TOKENS, "truncate"), workers=1)
+    prepare(pairs, encoders, folder / "prepared", LengthLimits(MAX_TOKENS, MAX_TOKENS, "truncate"), workers=1)
     return folder / "prepared"
 
 

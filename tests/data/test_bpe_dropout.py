@@ -12,7 +12,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from repose.data.bpe_dropout import BpeDropout, Draws, Merges
 from repose.data.dataset import PairDataset
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.data.tags import TaggingEncoder, tag_pairs
 from repose.data.tokenizer import SPECIAL_TOKENS, Tokenizer
 from repose.system.errors import ConfigError
@@ -42,7 +42,7 @@ def test_tokenizers_with_affixes_are_refused(tokenizer: Tokenizer, affix: str) -
 def pairs(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> PairDataset:
     folder = tmp_path_factory.mktemp("pairs") / "train"
     texts = [(line, line.upper()) for line in LINES]
-    prepare(texts, (tokenizer, tokenizer), folder, Settings(60, 60, "drop"), workers=1)
+    prepare(texts, (tokenizer, tokenizer), folder, LengthLimits(60, 60, "drop"), workers=1)
     return PairDataset.open(folder)
 
 
@@ -118,7 +118,7 @@ def test_only_what_is_longer_than_the_limits_is_read_as_stored(
 def test_a_sentence_that_was_cut_is_read_as_stored(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """Its text does not give its tokens again."""
     texts = [(line, line) for line in LINES]
-    prepare(texts, (tokenizer, tokenizer), tmp_path / "train", Settings(3, 2, "truncate"), workers=1)
+    prepare(texts, (tokenizer, tokenizer), tmp_path / "train", LengthLimits(3, 2, "truncate"), workers=1)
     stored = PairDataset.open(tmp_path / "train")
     assert [*stored.counts.truncated.values()] == [len(LINES)] * 2
     drawn = BpeDropout(stored, (tokenizer, tokenizer), dropout=1.0, limits=(60, 60)).epoch(0, 0)
@@ -140,7 +140,7 @@ def test_characters_without_a_token_are_read_as_stored(tmp_path: Path) -> None:
     backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     falls_back, lines = Tokenizer(backend.to_str()), ["ab é ab", "ab ab"]
     texts = list(zip(lines, lines, strict=True))
-    prepare(texts, (falls_back, falls_back), tmp_path / "train", Settings(60, 60, "drop"), workers=1)
+    prepare(texts, (falls_back, falls_back), tmp_path / "train", LengthLimits(60, 60, "drop"), workers=1)
     stored = PairDataset.open(tmp_path / "train")
     drawn = BpeDropout(stored, (falls_back, falls_back), dropout=1.0, limits=(60, 60)).epoch(0, 0)
     lengths = [[len(falls_back.encode(line)) for line in lines], [len(falls_back.encode(lines[0])), len("ab ab") + 2]]
@@ -157,7 +157,7 @@ def test_a_tokenizer_without_words_is_refused(tokenizer: Tokenizer) -> None:
 def test_a_tag_stays_before_a_sentence_in_other_pieces(tmp_path: Path) -> None:
     tagging = Tokenizer.train(LINES, kind="bpe", vocab_size=330, tags=("pt",))
     sources = [*tag_pairs([(line, line) for line in LINES], "pt"), *((line, line) for line in LINES)]
-    prepare(sources, (TaggingEncoder(tagging), tagging), tmp_path / "train", Settings(60, 60, "drop"), workers=1)
+    prepare(sources, (TaggingEncoder(tagging), tagging), tmp_path / "train", LengthLimits(60, 60, "drop"), workers=1)
     stored = PairDataset.open(tmp_path / "train")
     read = BpeDropout(stored, (tagging, tagging), dropout=0.3, limits=(60, 60)).epoch(0, 1)
     every = np.arange(len(stored))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from repose.data import prepare as prepare_module
 from repose.data.columns import ColumnsWriter
 from repose.data.dataset import PairDataset, PreparedCounts
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.data.readers import PairReader
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError, DataError, WriteError
@@ -42,7 +42,7 @@ def build(tmp_path):
     """Prepares pairs with small limits; what is named replaces a setting."""
 
     def call(pairs, folder="d", src=None, tgt=None, max_src_tokens=8, max_tgt_tokens=8, long_pairs="drop", workers=1):
-        limits = Settings(max_src_tokens, max_tgt_tokens, long_pairs)
+        limits = LengthLimits(max_src_tokens, max_tgt_tokens, long_pairs)
         return prepare(pairs, (src or Letters(), tgt or Letters()), tmp_path / folder, limits, workers=workers)
 
     return call
@@ -109,7 +109,7 @@ def test_stored_is_what_the_tokenizers_say(
         if long_pairs == "truncate" or (len(src) <= max_src_tokens and len(tgt) <= max_tgt_tokens + 1):
             tgt = tgt[: max_tgt_tokens + 1]
             expected.append((src[:max_src_tokens], tgt[:-1], tgt[1:]))
-    limits = Settings(max_src_tokens, max_tgt_tokens, long_pairs)
+    limits = LengthLimits(max_src_tokens, max_tgt_tokens, long_pairs)
     if not expected:
         with pytest.raises(DataError, match="none of the"):
             prepare(pairs, (letters, letters), folder, limits, workers=1)
@@ -363,7 +363,7 @@ def test_an_error_in_the_corpus_leaves_nothing(build, tmp_path):
 SLOW_RUN = """
 import sys, time
 from pathlib import Path
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 
 class Slow:
     vocab_size = 30
@@ -375,7 +375,7 @@ def pairs():
     print("half", flush=True)
     time.sleep(100)
 
-prepare(pairs(), (Slow(), Slow()), Path(sys.argv[1]), Settings(8, 8, "drop"), workers=1)
+prepare(pairs(), (Slow(), Slow()), Path(sys.argv[1]), LengthLimits(8, 8, "drop"), workers=1)
 """
 
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import pytest
 from archives import member, packed
 
-from repose.documents import segment, wordprocessing, xml_source
-from repose.documents.archive import Archive, Limits
+from repose.documents import archive, office, segment, wordprocessing, xml_source
+from repose.documents.archive import Archive
 from repose.documents.office import OfficeDocument
 from repose.documents.opendocument import read_opendocument
 from repose.documents.segment import Text
@@ -307,12 +307,14 @@ def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_it_says() 
         Archive(bytes(data))
 
 
-def test_limits() -> None:
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     data = packed({"a": b"x" * 1000, "b": b"y" * 1000})
     assert len(Archive(data).members) == 2
-    for limits in (Limits(members=1), Limits(member_bytes=999), Limits(total_bytes=1999)):
-        with pytest.raises(DataError):
-            Archive(data, limits)
+    for name, most in {"MOST_MEMBERS": 1, "MOST_MEMBER_BYTES": 999, "MOST_BYTES": 1999}.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(archive, name, most)
+            with pytest.raises(DataError):
+                Archive(data)
 
 
 LONG = f'<w:rPr><w:x w:y="{"z" * 10_000}"/></w:rPr>'
@@ -483,12 +485,12 @@ def test_attributes_that_nobody_reads_take_no_memory() -> None:
     assert peak < 20_000_000  # of 4 MB
 
 
-def test_markup_of_all_members_together_is_limited() -> None:
+def test_markup_of_all_members_together_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = {f"word/header{number}.xml": f"<w:hdr {W}>{' ' * 400}</w:hdr>" for number in range(3)}
     document = docx(f"<w:p>{run('one')}</w:p>", **parts)
-    limits = Limits(member_bytes=1_000)
+    monkeypatch.setattr(office, "MOST_MEMBER_BYTES", 1_000)
     with pytest.raises(DataError, match="the document has more than 1,000 bytes of text and markup: split it"):
-        OfficeDocument(document, wordprocessing._WordProcessing(), limits)
+        OfficeDocument(document, wordprocessing._WordProcessing())
 
 
 def test_an_archive_with_an_impossible_place_is_damaged() -> None:

@@ -11,7 +11,6 @@ import pytest
 from archives import member, packed
 
 from repose.documents import epub, html
-from repose.documents.archive import Limits
 from repose.documents.epub import EpubDocument
 from repose.documents.opendocument import read_opendocument
 from repose.documents.presentation import read_pptx
@@ -330,8 +329,9 @@ def test_all_pages_of_a_book_together_are_limited(monkeypatch: pytest.MonkeyPatc
     assert EpubDocument(book(page)).segments
     with pytest.raises(DataError, match="has more than"):
         EpubDocument(book(page, page))
+    monkeypatch.setattr(epub, "MOST_MEMBER_BYTES", 200)
     with pytest.raises(DataError, match="bytes of text and markup"):
-        EpubDocument(book("<p>x</p>" * 9, "<p>x</p>" * 9), Limits(member_bytes=200))
+        EpubDocument(book("<p>x</p>" * 9, "<p>x</p>" * 9))
 
 
 def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:

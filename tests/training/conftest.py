@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
@@ -112,5 +112,5 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
         tokenizers.append(Tokenizer.train(lines, kind="wordlevel", vocab_size=20))
         tokenizers[-1].save(folder / f"{side}.json")
     for name, part in (("train", pairs[:37]), ("valid", pairs[37:])):
-        prepare(part, tokenizers, folder / name, Settings(32, 32, "drop"), workers=1)
+        prepare(part, tokenizers, folder / name, LengthLimits(32, 32, "drop"), workers=1)
     return Lab(folder / "train", folder / "valid", folder / "src.json", folder / "tgt.json")

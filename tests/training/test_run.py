@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.saved_model import directory as model_dir
@@ -177,7 +177,7 @@ def test_resuming_draws_the_same_pieces(lab: Any, tmp_path: Path, workers: int, 
     tokenizer = Tokenizer.train([text for pair in pairs for text in pair], kind="bpe", vocab_size=300)
     tokenizer.save(tmp_path / "bpe.json")
     data = tmp_path / "data"
-    prepare(pairs, (tokenizer, tokenizer), data, Settings(60, 60, "drop"), workers=1)
+    prepare(pairs, (tokenizer, tokenizer), data, LengthLimits(60, 60, "drop"), workers=1)
     architecture = dataclasses.replace(lab.tiny, max_length=64)
     job = dataclasses.replace(
         lab.job(architecture, bpe_dropout=0.2, max_src_tokens=60, max_tgt_tokens=60),

@@ -22,7 +22,7 @@ Languages and characters
 Checking a corpus: `repose check`
     findings.py             the kinds of problems, and findings as numbers
     corpus_statistics.py    statistics gathered while a set is read
-    alignment.py            find where two files are misaligned
+    misalignment.py         find where two files are misaligned
     check.py                the findings about all sets of a corpus
     advice.py               the sentences about the findings
 Tokens

@@ -78,17 +78,13 @@ class Merges:
         order = np.argsort(keys)
         self._keys = np.append(keys[order], _NONE)
         self._ranks = np.append(order, _NONE)
-        self._results = np.array([vocabulary[a + b] for a, b in pairs] or [0], dtype=np.int64)
+        self._made = np.array([vocabulary[a + b] for a, b in pairs] or [0], dtype=np.int64)
 
     def ranks(self, left: Ids, right: Ids) -> Ids:
         """Return the rank of the merge of each pair, or `_NONE` if an id is -1 or no merge has this pair."""
         keys = np.where((left >= 0) & (right >= 0), left * self._size + right, -1)
         places = np.searchsorted(self._keys, keys)
         return np.where(self._keys[places] == keys, self._ranks[places], _NONE)
-
-    def results(self, ranks: Ids) -> Ids:
-        """Return the token that each merge makes."""
-        return self._results[ranks]
 
     def segment(self, words: Sequence[Ids], dropout: float, draws: Draws) -> list[Ids]:
         """Segment words, given as the ids of their characters, into token ids.
@@ -122,7 +118,7 @@ class Merges:
             columns = np.arange(rows.shape[1])
             source = np.where(columns > places[:, None], columns + 1, columns)
             moved = np.take_along_axis(np.pad(rows, ((0, 0), (0, 1)), constant_values=-1), source, 1)
-            moved[np.arange(len(moved)), places] = self.results(best)
+            moved[np.arange(len(moved)), places] = self._made[best]
             pieces[active] = moved
         return [row[row >= 0] for row in pieces]
 

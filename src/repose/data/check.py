@@ -13,10 +13,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
 from repose.data.language import UNKNOWN, known_languages, short_code
+from repose.data.misalignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.pairs import SIDES, Side
 from repose.data.readers import PairReader, UnequalLinesError, kind_of
 from repose.data.tables import names_columns, plain_name
@@ -119,9 +119,12 @@ def check_corpus(
         found = [*_of_lines(seen), *_of_pairs(seen), *_of_sides(seen)]
         if kind_of(reader.files[0]) in ("csv", "tsv") and not reader.counts.header_lines:
             found += _names_in_first_row(seen)
-        found += [] if train is None or split not in HELD_OUT else _against(train, seen)
-        found += [] if train is None or split not in _NAMED else _in_other_scripts(train, seen)
-        found += [] if valid is None or split != "test" else _validated_on(valid, seen)
+        if train is not None and split in HELD_OUT:
+            found += _trained_on(train, seen)
+        if train is not None and split in _NAMED:
+            found += _in_other_scripts(train, seen)
+        if valid is not None and split == "test":
+            found += _validated_on(valid, seen)
         named = languages if split in _NAMED else (UNKNOWN, UNKNOWN)
         if identify is not None:
             is_unnamed = split == "train" and UNKNOWN in languages
@@ -254,7 +257,7 @@ def _own_scripts(scripts: NDArray[np.int16]) -> list[int]:
     return [script for script, count in counts.items() if count >= _MAIN_SCRIPT * counts.total()]
 
 
-def _against(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
+def _trained_on(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Finding]:
     """Find pairs and sentences of a held-out set that are also in the training set."""
     both = np.isin(_pair_keys(seen), _pair_keys(train))
     yield from _in_two_sets(Kind.TRAINED_ON, both, seen)

@@ -206,16 +206,15 @@ def read_meta(folder: Path) -> dict[str, Any]:
         raise DataError(f"{folder} is not a prepared dataset (no readable {META_FILE}): prepare it again") from error
     try:
         meta = json.loads(text)
-        version = meta["format_version"]
-        if version != FORMAT_VERSION:
+        if (version := meta["format_version"]) != FORMAT_VERSION:
             raise DataError(f"{folder} has format {version}, this version reads {FORMAT_VERSION}: prepare it again")
         dtypes = [np.dtype(name) for name in meta["columns"].values()]
         understood = meta["num_examples"] > 0 and all(dtype.kind in "iu" for dtype in dtypes)
         if not (understood and isinstance(meta["digest"], str) and isinstance(meta["info"], dict)):
             raise ValueError
+    except DataError:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        if isinstance(error, DataError):
-            raise
         raise damaged(folder, f"its {META_FILE} cannot be understood") from error
     return dict(meta)
 

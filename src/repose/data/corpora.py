@@ -35,29 +35,26 @@ def prepared_home() -> Path:
     return cache_home() / "prepared"
 
 
-def locate(name: str, *, home: Path | None = None) -> Path:
+def locate(name: str) -> Path:
     """Return the folder of a fetched corpus.
 
     Raises DataError, which says how to fetch it, if it is missing or incomplete.
     """
     info = describe(name)
-    folder = (home or cache_home()) / "corpora" / info.name
-    if not _is_whole(info, folder):
-        raise DataError(f"corpus {name} is not in {folder}: run `repose fetch {name}`")
-    return folder
+    if not is_there(info):
+        raise DataError(f"corpus {name} is not in {_folder(info)}: run `repose fetch {name}`")
+    return _folder(info)
 
 
-def fetch_corpus(
-    info: CorpusInfo, *, home: Path | None = None, source: Path | None = None, progress: Progress | None = None
-) -> Path:
+def fetch_corpus(info: CorpusInfo, *, source: Path | None = None, progress: Progress | None = None) -> Path:
     """Fetch a corpus from its mirrors, or from a local archive or folder `source`, and return its folder.
 
     Both are checked alike. A corpus that is already in the cache is left as it is. `progress` is called with the file's
     name, the bytes so far and the bytes in all (None: unknown). Raises DataError, which says what to do instead, if the
     corpus cannot be fetched.
     """
-    home = home or cache_home()
-    folder, downloads = home / "corpora" / info.name, home / "downloads" / info.source
+    home = cache_home()
+    folder, downloads = _folder(info), home / "downloads" / info.source
 
     def say_waiting() -> None:
         if progress is not None:
@@ -66,7 +63,7 @@ def fetch_corpus(
     try:
         # Without file locks, two fetches may disturb each other, but what they put in place is checked and complete.
         with locked(home / "locks" / f"{info.source}.lock", on_wait=say_waiting):
-            if not _is_whole(info, folder):
+            if not is_there(info):
                 with replacing_folder(folder) as staging:
                     builder = CorpusBuilder(info, staging)
                     if source is None:
@@ -86,13 +83,13 @@ def fetch_corpus(
     return folder
 
 
+def _folder(info: CorpusInfo) -> Path:
+    return cache_home() / "corpora" / info.name
+
+
 def is_there(info: CorpusInfo) -> bool:
-    """Return whether a corpus has been fetched."""
-    return _is_whole(info, cache_home() / "corpora" / info.name)
-
-
-def _is_whole(info: CorpusInfo, folder: Path) -> bool:
-    """Return whether the folder holds every text of the corpus at the size recorded in its manifest."""
+    """Return whether the cache holds every text of the corpus at the size recorded in its manifest."""
+    folder = _folder(info)
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if manifest["format_version"] != FORMAT_VERSION or manifest["name"] != info.name:

@@ -26,8 +26,8 @@ _NO_WORDS = 2  # tokens of a sentence that holds only START and END
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The settings that affect the stored ids, besides the text and the tokenizers."""
+class LengthLimits:
+    """The most tokens of a pair, and what becomes of longer pairs."""
 
     max_src_tokens: int
     """Most source tokens, START and END counted."""
@@ -51,7 +51,7 @@ def prepare(
     pairs: Iterable[Pair],
     tokenizers: tuple[TextEncoder, TextEncoder],
     folder: Path,
-    settings: Settings,
+    limits: LengthLimits,
     *,
     workers: int,
 ) -> PreparedCounts:
@@ -68,23 +68,23 @@ def prepare(
     Raises `DataError` if nothing is left to store or the folder holds other files, `WriteError` if it cannot be written
     (for instance on a full disk), and `ConfigError` for an unreasonable number of workers on this machine.
     """
-    assert settings.max_src_tokens >= 2, "START and END"
-    assert settings.max_tgt_tokens >= 1, "END"
+    assert limits.max_src_tokens >= 2, "START and END"
+    assert limits.max_tgt_tokens >= 1, "END"
     check_workers(workers)
     folder = folder.resolve()  # so that it has a name and a parent
     types: dict[str, str] = {side: id_type(t.vocab_size) for side, t in zip(SIDES, tokenizers, strict=True)}
     with writing_columns(folder, types) as writer:
-        return _build(pairs, tokenizers, writer, settings, workers)
+        return _build(pairs, tokenizers, writer, limits, workers)
 
 
-EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
+_EncodedColumn = tuple[NDArray[np.unsignedinteger[Any]], NDArray[np.int64]]
 """One side of some pairs: the sentences' ids, concatenated, and the length of each sentence in tokens."""
 
 
-class EncodedPairs(NamedTuple):
+class _EncodedPairs(NamedTuple):
     """The result of encoding a chunk of pairs."""
 
-    columns: tuple[EncodedColumn, EncodedColumn]
+    columns: tuple[_EncodedColumn, _EncodedColumn]
     """Source and target of the kept pairs."""
     dropped: Counter[str]
     """Pairs left out, by reason."""
@@ -96,13 +96,13 @@ def _build(
     pairs: Iterable[Pair],
     tokenizers: tuple[TextEncoder, TextEncoder],
     writer: ColumnsWriter,
-    settings: Settings,
+    limits: LengthLimits,
     workers: int,
 ) -> PreparedCounts:
     """Write all columns; return counts of what became of the pairs."""
     content = {side: (hashlib.sha256(), hashlib.sha256()) for side in SIDES}  # ids, lengths (for targets: labels)
     dropped, truncated, tokens, unknown_tokens = (Counter[str]() for _ in range(4))
-    for encoded in encode_all(pairs, tokenizers, settings, workers):
+    for encoded in _encode_all(pairs, tokenizers, limits, workers):
         dropped.update(encoded.dropped)
         truncated.update(encoded.truncated)
         for side, (ids, lengths) in zip(SIDES, encoded.columns, strict=True):
@@ -135,9 +135,9 @@ def _build(
     return counts
 
 
-def encode(pairs: Sequence[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings) -> EncodedPairs:
-    """Tokenise pairs and apply the length limits of `settings`."""
-    src_limit, tgt_limit = settings.max_src_tokens, settings.max_tgt_tokens + 1
+def _encode(pairs: Sequence[Pair], tokenizers: tuple[TextEncoder, TextEncoder], limits: LengthLimits) -> _EncodedPairs:
+    """Tokenise pairs and apply the limits."""
+    src_limit, tgt_limit = limits.max_src_tokens, limits.max_tgt_tokens + 1
     src_long, tgt_long = f"source longer than {src_limit} tokens", f"target longer than {tgt_limit - 1} tokens"
     dropped: Counter[str] = Counter()
     truncated: Counter[str] = Counter()
@@ -154,37 +154,37 @@ def encode(pairs: Sequence[Pair], tokenizers: tuple[TextEncoder, TextEncoder], s
             dropped["source without tokens"] += 1
         elif len(tgt) <= _NO_WORDS:
             dropped["target without tokens"] += 1
-        elif too_long and settings.long_pairs == "drop":
+        elif too_long and limits.long_pairs == "drop":
             dropped[too_long[0]] += 1
         else:
             truncated.update(too_long)
             srcs.append(src[:src_limit])
             tgts.append(tgt[:tgt_limit])
     columns = (_column(srcs, tokenizers[0].vocab_size), _column(tgts, tokenizers[1].vocab_size))
-    return EncodedPairs(columns, dropped, truncated)
+    return _EncodedPairs(columns, dropped, truncated)
 
 
-def _column(sentences: list[list[int]], vocab_size: int) -> EncodedColumn:
+def _column(sentences: list[list[int]], vocab_size: int) -> _EncodedColumn:
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     ids = np.fromiter(chain.from_iterable(sentences), dtype=id_type(vocab_size), count=int(lengths.sum()))
     return ids, lengths
 
 
-def encode_all(
-    pairs: Iterable[Pair], tokenizers: tuple[TextEncoder, TextEncoder], settings: Settings, workers: int
-) -> Iterator[EncodedPairs]:
+def _encode_all(
+    pairs: Iterable[Pair], tokenizers: tuple[TextEncoder, TextEncoder], limits: LengthLimits, workers: int
+) -> Iterator[_EncodedPairs]:
     """Yield the pairs encoded, in order and one chunk at a time.
 
     `workers` threads encode in parallel, because tokenizers release the global interpreter lock. At most two chunks per
     thread are in progress at a time.
     """
-    pending: deque[Future[EncodedPairs]] = deque()
+    pending: deque[Future[_EncodedPairs]] = deque()
     remaining = iter(pairs)
     with ExitStack() as ending:
         threads = ThreadPoolExecutor(workers)
         ending.callback(threads.shutdown, cancel_futures=True)
         while chunk := list(islice(remaining, _CHUNK)):
-            pending.append(threads.submit(encode, chunk, tokenizers, settings))
+            pending.append(threads.submit(_encode, chunk, tokenizers, limits))
             if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
         while pending:

@@ -95,18 +95,15 @@ class PairReader:
     @property
     def sides(self) -> Pair:
         """Where source and target are, as text for people: files, or columns or fields of a file. Raises DataError."""
-        of, more = self.files[0].name, len(self.files) - 1
-        match self._format:
-            case "text":
-                src, tgt = (str(path) for path in self.files)
-                return (src, tgt) if self.files[0].name == self.files[1].name else (of, self.files[1].name)
-            case "tsv" | "csv":
-                what = "column"
-            case "tmx":
-                return (of + f" and {more} more" * bool(more),) * 2
-            case _:
-                what = "field"
-        src, tgt = (f"{what} {name} of {of}" + f" and {more} more" * bool(more) for name in self.columns)
+        names = [path.name for path in self.files]
+        if self._format == "text":
+            src, tgt = map(str, self.files) if names[0] == names[1] else names
+            return src, tgt
+        of = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        if self._format == "tmx":
+            return of, of
+        what = "column" if self._format in ("tsv", "csv") else "field"
+        src, tgt = (f"{what} {name} of {of}" for name in self.columns)
         return src, tgt
 
     @property

@@ -177,7 +177,7 @@ def _filled(columns: Sequence[str]) -> Sequence[str]:
     return columns[: max((number for number, cell in enumerate(columns, 1) if cell.strip()), default=0)]
 
 
-def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced: bool = False) -> Iterator[list[str]]:
+def _records(reader: LineReader, delimiter: str, *, strict: bool = True, spaced: bool) -> Iterator[list[str]]:
     """Yield the records of a CSV file. `spaced`: a space may stand between the delimiter and a quotation mark."""
     held = 0  # characters of the current record so far
 

@@ -46,20 +46,20 @@ def unpack_text(source: Path, target: Path, max_bytes: int) -> None:
         _copy(reader, target, max_bytes, source.name)
 
 
-def list_members(archive: Path, max_bytes: int = MAX_UNPACKED_BYTES) -> list[str]:
+def list_members(archive: Path) -> list[str]:
     """Return the names of the regular files in a tar archive, in its order.
 
     Raises BadCopyError if the archive is unsafe.
     """
     with _damage_as_bad_copy(archive):
-        return [name for name, _, _ in _files(archive, max_bytes)]
+        return [name for name, _, _ in _files(archive)]
 
 
 def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
     """Copy members to paths, as `targets` maps them. Raises BadCopyError if one is missing or unsafe."""
     missing = set(targets)
     with _damage_as_bad_copy(archive):
-        for name, tar, member in _files(archive, MAX_UNPACKED_BYTES):
+        for name, tar, member in _files(archive):
             if name in targets:
                 reader = tar.extractfile(member)
                 assert reader is not None, "a regular member has content"
@@ -69,19 +69,19 @@ def extract_members(archive: Path, targets: Mapping[str, Path]) -> None:
         raise BadCopyError(f"it lacks {min(missing)}")
 
 
-def _files(archive: Path, max_bytes: int) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
+def _files(archive: Path) -> Iterator[tuple[str, tarfile.TarFile, tarfile.TarInfo]]:
     """Yield the regular members in one pass over the archive, checked, and named without a leading `./`."""
     total = 0
     with (
         _open(archive) as stream,
         # Headers and padding count here, so leave a margin; the sum of the members is checked exactly.
-        tarfile.open(fileobj=_Bounded(stream, 2 * max_bytes + _CHUNK), mode="r|", tarinfo=_Member) as tar,
+        tarfile.open(fileobj=_Bounded(stream, 2 * MAX_UNPACKED_BYTES + _CHUNK), mode="r|", tarinfo=_Member) as tar,
     ):
         for count, member in enumerate(tar, start=1):
             _refuse_hostile(member)
             total += member.size
-            if total > max_bytes or count > MAX_MEMBERS:
-                raise BadCopyError(f"it unpacks to more than {max_bytes:,} bytes or {MAX_MEMBERS:,} files")
+            if total > MAX_UNPACKED_BYTES or count > MAX_MEMBERS:
+                raise BadCopyError(f"it unpacks to more than {MAX_UNPACKED_BYTES:,} bytes or {MAX_MEMBERS:,} files")
             if member.isreg():
                 yield str(PurePosixPath(member.name)), tar, member
 

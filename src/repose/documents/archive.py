@@ -5,30 +5,14 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 
 from repose.system.errors import DataError
 
-_MEBIBYTE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits on what an archive unpacks to."""
-
-    members: int = 4000
-    member_bytes: int = 64 << 20
-    total_bytes: int = 256 << 20
-    ratio: int = 100
-    """Unpacked bytes per packed byte, for members that unpack to more than a mebibyte."""
-
-    def written(self, read: int) -> int:
-        """Return the maximum number of characters of a document's translated paragraphs. `read`: bytes of its XML."""
-        return min(self.member_bytes, max(_MEBIBYTE, self.ratio * read))
-
-
-LIMITS = Limits()
+MOST_MEMBERS, MOST_MEMBER_BYTES, MOST_BYTES = 4000, 64 << 20, 256 << 20
+"""Maximum number of members, bytes of an unpacked member, and bytes of all of them."""
+_MOST_GROWTH, _MEBIBYTE = 100, 1 << 20
+"""Maximum of unpacked bytes per packed byte, for members that unpack to more than a mebibyte."""
 _SAVE = "save the document again"
 _UNLOCK = "save it in a newer format, such as .docx, .pptx or .odt, without a password"
 _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")
@@ -38,15 +22,15 @@ _COMPOUND = bytes.fromhex("d0cf11e0a1b11ae1")
 class Archive:
     """The unpacked members of an archive."""
 
-    def __init__(self, data: bytes, limits: Limits = LIMITS) -> None:
+    def __init__(self, data: bytes) -> None:
         """Raises DataError if the data is no archive, is damaged or encrypted, or unpacks to more than the limits."""
         if data.startswith(_COMPOUND):
             raise DataError(f"the document is encrypted, or of Office before 2007: {_UNLOCK}")
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as file:
                 self._infos = file.infolist()
-                self._check(limits)
-                self.members = {info.filename: _read(file, info, limits) for info in self._infos}
+                self._check()
+                self.members = {info.filename: _read(file, info) for info in self._infos}
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -65,10 +49,10 @@ class Archive:
         if b"encryption-data" in self.members.get("META-INF/manifest.xml", b""):  # how OpenDocument marks encryption
             raise DataError(f"the document is encrypted: {_UNLOCK}")
 
-    def _check(self, limits: Limits) -> None:
+    def _check(self) -> None:
         names = sorted(info.filename for info in self._infos)
-        if len(names) > limits.members:
-            raise DataError(f"the document has {len(names):,} members and {limits.members:,} are read: {_SAVE}")
+        if len(names) > MOST_MEMBERS:
+            raise DataError(f"the document has {len(names):,} members and {MOST_MEMBERS:,} are read: {_SAVE}")
         twice = next((name for name, same in groupby(names) if len(list(same)) > 1), None)
         if twice is not None:
             raise DataError(f"the document has {twice!r} twice: {_SAVE}")
@@ -76,10 +60,10 @@ class Archive:
             raise DataError(f"the document is encrypted: {_UNLOCK}")
         if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in self._infos):
             raise DataError(f"the document is packed in an unusual way: {_SAVE}")
-        if sum(info.file_size for info in self._infos) > limits.total_bytes:
-            raise DataError(f"the document unpacks to more than {limits.total_bytes:,} bytes: split it")
+        if sum(info.file_size for info in self._infos) > MOST_BYTES:
+            raise DataError(f"the document unpacks to more than {MOST_BYTES:,} bytes: split it")
         for info in self._infos:
-            if info.file_size > max(_MEBIBYTE, limits.ratio * info.compress_size):
+            if info.file_size > max(_MEBIBYTE, _MOST_GROWTH * info.compress_size):
                 raise DataError(f"{info.filename!r} of the document unpacks to far more than is packed: {_SAVE}")
 
     def written(self, changed: Mapping[str, bytes]) -> bytes:
@@ -93,9 +77,14 @@ class Archive:
         return out.getvalue()
 
 
-def _read(file: zipfile.ZipFile, info: zipfile.ZipInfo, limits: Limits) -> bytes:
+def most_written(read: int) -> int:
+    """Return the maximum number of characters of a document's translated paragraphs. `read`: bytes of its XML."""
+    return min(MOST_MEMBER_BYTES, max(_MEBIBYTE, _MOST_GROWTH * read))
+
+
+def _read(file: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     """Read a member without trusting the size that the archive states."""
-    most = min(info.file_size, limits.member_bytes)
+    most = min(info.file_size, MOST_MEMBER_BYTES)
     with file.open(info) as member:
         data = member.read(most + 1)
     if len(data) > most:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from urllib.parse import unquote
 
-from repose.documents.archive import LIMITS, Archive, Limits
+from repose.documents.archive import MOST_MEMBER_BYTES, Archive
 from repose.documents.encodings import read_text
 from repose.documents.html import HtmlDocument
 from repose.documents.segment import Document, Placed, Segment, Text
@@ -27,9 +27,9 @@ _URI = re.compile(rb"""\bURI\s*=\s*["']([^"']*)""")
 class EpubDocument:
     """A book. Only pages and tables of contents change; styles, pictures and metadata stay as they are."""
 
-    def __init__(self, content: bytes, limits: Limits = LIMITS) -> None:
+    def __init__(self, content: bytes) -> None:
         """Raises DataError if the content is no book, is damaged or encrypted, or unpacks to more than the limits."""
-        self._archive = Archive(content, limits)
+        self._archive = Archive(content)
         members = self._archive.members
         named = {name: kind for name, kind in _named(members) if name in members}
         pages = {name: members[name] for name in _pages(members, named)}
@@ -39,8 +39,8 @@ class EpubDocument:
             raise DataError("the book is encrypted: translate a copy without encryption")
         if not pages:
             raise DataError("this is no book (.epub): it holds no pages")
-        if sum(map(len, [*pages.values(), *contents.values()])) > limits.member_bytes:
-            raise DataError(f"the book has more than {limits.member_bytes:,} bytes of text and markup: split it")
+        if sum(map(len, [*pages.values(), *contents.values()])) > MOST_MEMBER_BYTES:
+            raise DataError(f"the book has more than {MOST_MEMBER_BYTES:,} bytes of text and markup: split it")
         self._parts: dict[str, Document] = {}
         self._num_nodes = 0
         for name, data in pages.items():

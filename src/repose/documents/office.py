@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from repose.data.scripts import has_letters
-from repose.documents.archive import LIMITS, Archive, Limits
+from repose.documents.archive import MOST_MEMBER_BYTES, Archive, most_written
 from repose.documents.segment import Piece, Placed, Segment, Text, segment, text_of
 from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
@@ -56,16 +56,16 @@ class _Place(NamedTuple):
 class OfficeDocument:
     """An office document: an archive of XML files."""
 
-    def __init__(self, content: bytes, xml_format: XmlFormat, limits: Limits = LIMITS) -> None:
+    def __init__(self, content: bytes, xml_format: XmlFormat) -> None:
         """Raises DataError if the content is no such document, is damaged, or unpacks to more than the limits."""
-        self._archive, self._format, self._limits = Archive(content, limits), xml_format, limits
+        self._archive, self._format = Archive(content), xml_format
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self.segments: list[Segment] = []
         """Paragraphs with letters."""
         texts = {name: data for name, data in self._archive.members.items() if xml_format.members.fullmatch(name)}
-        if sum(map(len, texts.values())) > limits.member_bytes:
-            raise DataError(f"the document has more than {limits.member_bytes:,} bytes of text and markup: split it")
+        if sum(map(len, texts.values())) > MOST_MEMBER_BYTES:
+            raise DataError(f"the document has more than {MOST_MEMBER_BYTES:,} bytes of text and markup: split it")
         for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
             xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
@@ -83,7 +83,7 @@ class OfficeDocument:
         Raises DataError if the paragraphs would be far larger than before. A small file can cause this, since
         formatting is repeated for each piece into which a run is split.
         """
-        left = self._limits.written(sum(len(xml.data) for xml in self._xml.values()))
+        left = most_written(sum(len(xml.data) for xml in self._xml.values()))
         changed: dict[str, dict[int, str]] = {member: {} for member in self._xml}
         # Backwards: a paragraph inside another one starts after it, but has to be written before it.
         for place, translated in reversed(list(zip(self._places, placed, strict=True))):

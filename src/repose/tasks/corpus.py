@@ -31,7 +31,7 @@ from repose.config.experiment import (
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
 from repose.data.lines import check_file
-from repose.data.prepare import Settings, prepare
+from repose.data.prepare import LengthLimits, prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
 from repose.data.splits import hold_out
 from repose.data.tags import TaggingEncoder, tag_pairs
@@ -350,10 +350,10 @@ def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterato
         "valid": tag_pairs(TextPairs(text, "valid"), corpus.tag),
     }
     c = experiment.training
-    settings = Settings(c.max_src_tokens, c.max_tgt_tokens, c.long_pairs)
+    limits = LengthLimits(c.max_src_tokens, c.max_tgt_tokens, c.long_pairs)
     for split, pairs in sets.items():
         try:
-            counts = prepare(pairs, (TaggingEncoder(src), tgt), folder / split, settings, workers=workers)
+            counts = prepare(pairs, (TaggingEncoder(src), tgt), folder / split, limits, workers=workers)
         except DataError as error:
             raise DataError(f"{split}: {error}") from error
         yield f"{split}: {counts.describe()}"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from repose.data.alignment import FEWEST_PAIRS, Slip, find_slip
+from repose.data.misalignment import FEWEST_PAIRS, Slip, find_slip
 
 RNG = np.random.default_rng(5)
 NONE = np.zeros(600, np.int64)
