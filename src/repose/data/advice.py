@@ -3,7 +3,7 @@
 import re
 from itertools import groupby
 
-from repose.data.findings import CorpusCheck, Finding, Kind
+from repose.data.findings import IN_TWO_SETS, CorpusCheck, Finding, Kind
 from repose.data.tables import BY_FIELDS
 from repose.system.terminal import counted
 
@@ -158,9 +158,6 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
 }
 
 
-_IN_TWO_SETS = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
-
-
 def what(finding: Finding) -> str:
     """Describe in a few words what was found."""
     return _SENTENCES[finding.kind][0]
@@ -188,7 +185,7 @@ def where(finding: Finding) -> str:
         number = f"{finding.count:,} of {counted(finding.of, 'sample')} of several short {noun}s"
     elif finding.kind in (Kind.LANGUAGE, Kind.SAME_LANGUAGE, Kind.SWAPPED, Kind.MISNAMED):
         number = f"{finding.count:,} of {counted(finding.of, f'long {noun}')}"
-    if finding.kind in _IN_TWO_SETS and finding.amount:
+    if finding.kind in IN_TWO_SETS and finding.amount:
         number += f" of {finding.amount} or more characters"
     return f"{number} ({share(finding)}; {example})"
 

@@ -11,7 +11,7 @@ choose among them. All words are segmented together, one merge of each word at a
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -159,11 +159,9 @@ class _Text:
             if not is_fixed:
                 words += [numbers.setdefault(word, len(numbers)) for word in its_words]
             starts.append(len(words))
-        characters = [np.array([merges.characters[c] for c in word], dtype=np.int64) for word in numbers]
-        all_words = np.array(words, dtype=np.int64)
-        counts = np.bincount(all_words, minlength=len(numbers))
-        starts_, tags_ = (np.array(numbers_, dtype=np.int64) for numbers_ in (starts, tags))
-        return cls(merges, characters, counts, all_words, starts_, tags_, np.array(fixed, dtype=bool))
+        characters = [_ids(merges.characters[c] for c in word) for word in numbers]
+        counts = np.bincount(_ids(words), minlength=len(numbers))
+        return cls(merges, characters, counts, _ids(words), _ids(starts), _ids(tags), np.array(fixed, dtype=bool))
 
     def draw(self, dropout: float, draws: Draws) -> tuple[Ids, Ids]:
         """Draw token ids for all sentences, concatenated and without START and END; also return their counts, (N,)."""
@@ -236,6 +234,10 @@ class BpeDropout:
         for i in np.flatnonzero(as_stored):
             values[offsets[i] : offsets[i + 1]] = stored.flat(side, np.array([i]))
         return values, offsets
+
+
+def _ids(numbers: Iterable[int]) -> Ids:
+    return np.fromiter(numbers, dtype=np.int64)
 
 
 def _sentences(stored: Columns, side: Side) -> Iterator[list[int]]:

@@ -34,45 +34,34 @@ SHORT_PAIR = 40
 """Characters of both sides together. Shorter pairs, such as "Thank you.", may well occur in two sets."""
 OF_ANY_LENGTH = 0.2
 """If at least this share of a set's pairs is in another set, short pairs count, too: it is not a coincidence."""
-_LEAST_SHARE: Mapping[Kind, float] = {
-    Kind.REVERSED: 0.002,
-    Kind.LANGUAGE: 0.005,
-    Kind.SCRIPT: 0.002,
-    Kind.IDENTICAL: 0.005,
-    Kind.COPIED: 0.01,
-    Kind.TRAINED_ON: 0.005,
-    Kind.HALF_TRAINED_ON: 0.05,
-    Kind.VALIDATED_ON: 0.05,
-    Kind.ENTITIES: 0.0005,
-    Kind.QUOTED: 0.01,
-    Kind.TOKENISED: 0.1,
-    Kind.MARKUP: 0.001,
-    Kind.NUMBERED: 0.9,
-    Kind.PREFIX: 0.1,
-    Kind.CONTROL: 0.0001,
-    Kind.LOST: 0.005,
-    Kind.DECOMPOSED: 0.0001,
-    Kind.REPEATED: 0.02,
-    Kind.RETRANSLATED: 0.2,
-    Kind.ALTERNATIVES: 0.01,
-    Kind.EXPLAINED: 0.01,
-    Kind.UNEQUAL: 0.01,
-    Kind.LONG: 0.005,
-    Kind.WORDLESS: 0.001,
+_LEAST: Mapping[Kind, tuple[float, int]] = {
+    Kind.REVERSED: (0.002, 2),
+    Kind.LANGUAGE: (0.005, 3),
+    Kind.SCRIPT: (0.002, 2),
+    Kind.IDENTICAL: (0.005, 1),
+    Kind.COPIED: (0.01, 1),
+    Kind.TRAINED_ON: (0.005, 1),
+    Kind.HALF_TRAINED_ON: (0.05, 1),
+    Kind.VALIDATED_ON: (0.05, 1),
+    Kind.ENTITIES: (0.0005, 1),
+    Kind.QUOTED: (0.01, 3),
+    Kind.TOKENISED: (0.1, 1),
+    Kind.MARKUP: (0.001, 1),
+    Kind.NUMBERED: (0.9, 10),
+    Kind.PREFIX: (0.1, 10),
+    Kind.CONTROL: (0.0001, 1),
+    Kind.LOST: (0.005, 3),
+    Kind.DECOMPOSED: (0.0001, 1),
+    Kind.REPEATED: (0.02, 1),
+    Kind.RETRANSLATED: (0.2, 1),
+    Kind.ALTERNATIVES: (0.01, 3),
+    Kind.EXPLAINED: (0.01, 3),
+    Kind.UNEQUAL: (0.01, 1),
+    Kind.LONG: (0.005, 1),
+    Kind.WORDLESS: (0.001, 1),
 }
-"""Findings below this share are not reported. The shares are chosen so that everything that people notice when reading
-the corpora of results/corpus-check.json is reported, and nothing about the clean ones."""
-_LEAST_COUNT: Mapping[Kind, int] = {
-    Kind.REVERSED: 2,
-    Kind.LANGUAGE: 3,
-    Kind.SCRIPT: 2,
-    Kind.QUOTED: 3,
-    Kind.LOST: 3,
-    Kind.NUMBERED: 10,
-    Kind.PREFIX: 10,
-    Kind.ALTERNATIVES: 3,
-    Kind.EXPLAINED: 3,
-}
+"""Least share and least number of a finding; rarer ones are not reported. The shares are chosen so that everything that
+people notice when reading the corpora of results/corpus-check.json is reported, and nothing about the clean ones."""
 _NAMED = (*HELD_OUT, "train", "synthetic")
 """The sets that are in the languages of the corpus; further corpora may be in others."""
 _SENTENCE = 10
@@ -163,7 +152,8 @@ def _slip(seen: CorpusStatistics) -> Slip | None:
 
 def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str = "", amount: int = 0) -> list[Finding]:
     """Return the finding in a list, or an empty list if it is too rare to report."""
-    if count < max(_LEAST_COUNT.get(kind, 1), _LEAST_SHARE.get(kind, 0.0) * of):
+    least_share, least_count = _LEAST.get(kind, (0.0, 1))
+    if count < max(least_count, least_share * of):
         return []
     return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
 

@@ -83,6 +83,10 @@ class Kind(enum.StrEnum):
     """Lines that are not a pair and are left out, for the reason `detail`."""
 
 
+IN_TWO_SETS = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
+"""Findings about pairs or sentences that a held-out set has in common with another set."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """A problem found in one set."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
-from repose.data.findings import CorpusCheck, Kind
+from repose.data.findings import IN_TWO_SETS, CorpusCheck
 from repose.data.language import (
     UNKNOWN,
     base_code,
@@ -263,9 +263,7 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
     if corpus.splits == "given":
         return check
     # Sets that are merged may share sentences.
-    in_common = (Kind.TRAINED_ON, Kind.HALF_TRAINED_ON, Kind.VALIDATED_ON)
-    found = [one for one in check.findings if one.kind not in in_common]
-    return replace(check, findings=tuple(found))
+    return replace(check, findings=tuple(one for one in check.findings if one.kind not in IN_TWO_SETS))
 
 
 def shaping_settings(experiment: Experiment) -> str:
