@@ -203,9 +203,10 @@ def markdown(result: Result, folder: Path) -> str:
     """Return the Markdown page."""
     head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
     after = " and ".join(map(str, result.rungs[:-1]))
+    epochs = "epoch" if after == "1" else "epochs"
     rule = (
-        f"After {after} epochs a trial is compared with those that got there before it, and goes on if it is among the "
-        f"best 1 in {result.reduction}. "
+        f"After {after} {epochs} a trial is compared with those that got there before it, and goes on if it is among "
+        f"the best 1 in {result.reduction}. "
         if after
         else ""
     )
