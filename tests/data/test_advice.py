@@ -62,6 +62,8 @@ def test_a_summary_has_a_line_for_each_kind_the_worst_first() -> None:
     assert first.endswith("90 training sources (90 %; first line 1,200), and in 2 more places")
     assert second == "check: Repetitions of an earlier pair: 44 training pairs (44 %; first line 1,200)"
     assert "repose check" in last
+    only, _ = advice.summary(CorpusCheck({"train": 100, "test": 100}, found), pretokenized=True)
+    assert only == second, "who asked for tokenised text need not be told of it"
     assert advice.summary(CorpusCheck({"train": 100}, ())) == []
     _, todo, _ = advice.summary(CorpusCheck({"train": 100}, (finding(Kind.SWAPPED),)))
     assert todo.startswith("check: The files seem to be swapped"), "nothing can be learnt, so it is said at once"

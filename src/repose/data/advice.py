@@ -228,10 +228,14 @@ def by_kind(check: CorpusCheck) -> list[Finding]:
     return sorted(check.findings, key=lambda finding: kinds.index(finding.kind))
 
 
-def summary(check: CorpusCheck) -> list[str]:
-    """Return the few lines shown before training; an empty list if nothing was found."""
+def summary(check: CorpusCheck, *, pretokenized: bool = False) -> list[str]:
+    """Return the few lines shown before training; an empty list if nothing was found.
+
+    `pretokenized`: the corpus is meant to be tokenised, so that it is no finding.
+    """
     lines = []
-    for name, same in groupby(by_kind(check), key=what):
+    findings = [finding for finding in by_kind(check) if not (pretokenized and finding.kind is Kind.TOKENISED)]
+    for name, same in groupby(findings, key=what):
         first, *others = same
         more = f", and in {counted(len(others), 'more place')}" if others else ""
         lines.append(f"check: {name}: {where(first)}{more}")

@@ -60,6 +60,7 @@ from repose.tasks.corpus_files import (
     SPLITS,
     check_files,
     files_of,
+    is_pretokenized,
     languages_of,
     languages_of_part,
     parts_of,
@@ -187,7 +188,7 @@ def prepare_corpus(
                 remove_held(lock)
         if folder is None:
             share_lock(using_lock(place), data)
-    for sentence in (*data.report, *advice.summary(data.check)):
+    for sentence in (*data.report, *advice.summary(data.check, pretokenized=is_pretokenized(experiment.corpus))):
         say(sentence)
     return data
 
