@@ -21,7 +21,7 @@ import torch
 from repose.config.file import load, to_json
 from repose.grids import cells, estimate
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
-from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, num_devices, share
+from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, in_places, num_devices, share
 from repose.system.errors import ConfigError, DeviceError
 from repose.system.files import locked_or_busy
 
@@ -360,6 +360,20 @@ def fake(done: list[CellJob], *, seconds: float = 0.0) -> Callable[..., CellStat
 
 def jobs_named(*names: str) -> list[CellJob]:
     return [CellJob(name=name, folder=Path(name), experiment="{}") for name in names]
+
+
+def test_an_error_in_one_place_stops_the_others_and_is_raised() -> None:
+    stop, begun, others = threading.Event(), list[int](), list[bool]()
+
+    def work(item: int, *_: object) -> None:
+        begun.append(item)
+        if item == 1:
+            raise ConfigError("of no cell")
+        others.append(stop.wait(timeout=10))
+
+    with pytest.raises(ConfigError, match="of no cell"):
+        in_places(Share(2, 1), range(4), work, stop)
+    assert (sorted(begun), others) == ([0, 1], [True])
 
 
 def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:

@@ -13,16 +13,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import from_json, to_json
 from repose.grids.cells import environment, keep_on, last_line, reason
-from repose.grids.local import Share, claimed_cores
+from repose.grids.local import Share, in_places
 from repose.grids.run import GridPlan
 from repose.grids.view import once
 from repose.system.errors import ReposeError
@@ -83,24 +81,18 @@ def kind_of(experiment: Experiment) -> str:
 def calibrate(plan: GridPlan, share: Share, *, device: str, say: Say) -> dict[str, Cost | ReposeError]:
     """Return the cost of each kind of cell to be run, by `kind_of`, or the error if a kind cannot be measured."""
     kinds = {kind_of(plan.cell(entry).experiment): plan.cell(entry) for entry in plan.todo}
-    slots: SimpleQueue[tuple[int, tuple[int, ...]]] = SimpleQueue()
+    costs: dict[str, Cost | ReposeError] = {}
     telling = threading.Lock()  # one sentence at a time
 
-    def measured(kind: str) -> Cost | ReposeError:
-        slot, affinity = slots.get()
-        order = {"experiment": to_json(kinds[kind].experiment), "cores": share.cores, "affinity": affinity}
-        order |= {"device": share.device(slot, device), "began": time.time()}
+    def work(kind: str, place: int, cores: tuple[int, ...]) -> None:
+        order = {"experiment": to_json(kinds[kind].experiment), "cores": share.cores, "affinity": cores}
+        order |= {"device": share.device(place, device), "began": time.time()}
         with telling:
             say(f"calibrating: {kinds[kind].name}")
-        try:
-            return _in_process(order)
-        finally:
-            slots.put((slot, affinity))
+        costs[kind] = _in_process(order)
 
-    with claimed_cores(share.jobs, share.cores) as places, ThreadPoolExecutor(share.jobs) as pool:
-        for place in enumerate(places):
-            slots.put(place)
-        return dict(zip(kinds, pool.map(measured, kinds), strict=True))
+    in_places(share, kinds, work, threading.Event())
+    return costs
 
 
 def _in_process(order: Mapping[str, Any]) -> Cost | ReposeError:

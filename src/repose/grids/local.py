@@ -3,19 +3,20 @@
 import contextlib
 import math
 import os
-import queue
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
 from repose.system.device import available_cores, check_device_name, find_device, num_gpus
 from repose.system.errors import ConfigError, DeviceError, WriteError
 from repose.system.files import trying_lock
 
+T = TypeVar("T")
 RunCell = Callable[..., CellState]
 _DEVICES = ("auto", "cpu", "cuda")
 
@@ -107,15 +108,37 @@ def claimed_cores(jobs: int, cores: int) -> Iterator[list[tuple[int, ...]]]:
         yield [tuple(order[(slot * each + i) % len(order)] for i in range(each)) for slot in range(jobs)]
 
 
-def in_places(share: Share, work: Callable[[int, tuple[int, ...]], None]) -> None:
-    """Call `work` with each place's number and its own cores, all at once, and wait for all; signals are handled."""
+def in_places(
+    share: Share, items: Iterable[T], work: Callable[[T, int, tuple[int, ...]], None], stop: threading.Event
+) -> None:
+    """Call `work` with each item and with number and cores of a place that is free, in as many places at once as there
+    are, and wait for all. Signals are handled meanwhile.
+
+    No item is begun after `stop` is set. An error sets it, too, and is raised when all places have ended.
+    """
+    remaining, taking, errors = iter(items), threading.Lock(), list[BaseException]()
+
+    def fill(place: int, cores: tuple[int, ...]) -> None:
+        try:
+            while not stop.is_set():
+                with taking:
+                    item = next(remaining)
+                work(item, place, cores)
+        except StopIteration:
+            return
+        except BaseException as error:
+            errors.append(error)
+            stop.set()
+
     with claimed_cores(share.jobs, share.cores) as places:
-        threads = [threading.Thread(target=work, args=place, daemon=True) for place in enumerate(places)]
+        threads = [threading.Thread(target=fill, args=place, daemon=True) for place in enumerate(places)]
         for thread in threads:
             thread.start()
         for thread in threads:
             while thread.is_alive():
                 thread.join(timeout=0.2)  # with a timeout, or no signal would be handled
+    if errors:
+        raise errors[0]
 
 
 @contextlib.contextmanager
@@ -147,19 +170,10 @@ class LocalBackend:
     run_cell: RunCell = run_cell
 
     def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-        waiting: queue.SimpleQueue[CellJob] = queue.SimpleQueue()
-        for job in jobs:
-            waiting.put(job)
+        def work(job: CellJob, place: int, cores: tuple[int, ...]) -> None:
+            tell(job.name, CellState(status=CellStatus.RUNNING))
+            device = self.share.device(place, job.device)
+            here = replace(job, cores=self.share.cores, affinity=cores, device=device)
+            tell(job.name, self.run_cell(here, stop=stop, kill=self.kill))
 
-        def work(slot: int, cores: tuple[int, ...]) -> None:
-            while not (stop.is_set() or self.kill.is_set()):
-                try:
-                    job = waiting.get_nowait()
-                except queue.Empty:
-                    return
-                tell(job.name, CellState(status=CellStatus.RUNNING))
-                device = self.share.device(slot, job.device)
-                here = replace(job, cores=self.share.cores, affinity=cores, device=device)
-                tell(job.name, self.run_cell(here, stop=stop, kill=self.kill))
-
-        in_places(self.share, work)
+        in_places(self.share, jobs, work, stop)

@@ -111,26 +111,15 @@ class Searcher:
 
     def __post_init__(self) -> None:
         self.stop, self.kill = threading.Event(), threading.Event()
-        self.errors: list[BaseException] = []
 
     def run(self) -> bool:
         """Run all trials; return whether all of them ended. Errors that do not belong to one trial are raised."""
         with stopping(self.stop, self.kill.set):
-            in_places(self.share, self._work)
-        if self.errors:
-            raise self.errors[0]
+            in_places(self.share, iter(self.study.take, None), self._follow, self.stop)
         known = self.study.known()
         return len(known) >= self.search.trials and all(trial.state != "running" for trial in known)
 
-    def _work(self, slot: int, cores: tuple[int, ...]) -> None:
-        try:
-            while not self.stop.is_set() and (trial := self.study.take()) is not None:
-                self._follow(trial, slot, cores)
-        except BaseException as error:
-            self.errors.append(error)
-            self.stop.set()
-
-    def _follow(self, trial: Known, slot: int, cores: tuple[int, ...]) -> None:
+    def _follow(self, trial: Known, place: int, cores: tuple[int, ...]) -> None:
         """Train one trial until it is stopped, fails or is complete."""
         name, path = f"trial {trial.number}", folder_of(self.folder, trial.number)
         shown = ", ".join(f"{axis} {label}" for axis, label in self.search.shown(trial.values).items())
@@ -146,7 +135,7 @@ class Searcher:
             figure = trial.rungs[epochs] if epochs in trial.rungs else self._figure(path, epochs)
             if figure is None:
                 self.say(f"{name} ({shown}): to epoch {epochs}")
-                device = self.share.device(slot, self.device)
+                device = self.share.device(place, self.device)
                 needs: dict[str, Any] = {"cores": self.share.cores, "device": device, "affinity": cores}
                 job = CellJob(name=name, folder=path.absolute(), experiment=experiment, until_epoch=epochs, **needs)
                 state = self.run_cell(job, stop=self.stop, kill=self.kill)
