@@ -218,7 +218,7 @@ def _check_names(tables: Table, source: Origin) -> None:
 
 def _as_written(name: str, value: Any, layer: Layer) -> Any:
     """Convert a TOML value for its field: "none" to None, a single path to a list, and paths to absolute ones."""
-    optional, text = _takes(name, type(None)), _takes(name, str)
+    optional, text = takes(name, type(None)), takes(name, str)
     if optional and value == "none":
         return None
     is_written = isinstance(value, str) and not text and value.strip(" +-").lower() in ("inf", "infinity", "nan")
@@ -280,12 +280,17 @@ def _further_corpora(value: Any, layer: Layer) -> Any:
     return written
 
 
-def _takes(name: str, kind: type) -> bool:
-    """Return whether the annotation of `section.field` allows values of this type."""
+def takes(name: str, kind: type) -> bool:
+    """Return whether the setting `section.field` takes values of this type."""
     section, field = name.split(".")
-    annotation = field_infos(section)[field].annotation
-    parts = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return kind in [get_args(part)[0] if get_origin(part) is Annotated else part for part in parts]
+    return _admits(field_infos(section)[field].annotation, kind)
+
+
+def _admits(annotation: Any, kind: type) -> bool:
+    """Return whether an annotation such as `Annotated[int, ...] | None` allows values of this type."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return any(_admits(part, kind) for part in get_args(annotation))
+    return annotation is kind
 
 
 def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], source: Origin) -> Experiment:
@@ -302,7 +307,7 @@ def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], s
 
 def _no_number(name: str, value: Any) -> Any:
     """Turn a boolean into text if a number is expected, since pydantic would read true as 1."""
-    return str(value).lower() if isinstance(value, bool) and not _takes(name, bool) else value
+    return str(value).lower() if isinstance(value, bool) and not takes(name, bool) else value
 
 
 def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin], source: Origin) -> ConfigError:
@@ -315,7 +320,7 @@ def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Or
     if kind == "too_long":
         sentence = f"{name} takes at most {context['max_length']} files, not {context['actual_length']}"
     elif kind in _EXPECTED:
-        or_none = ' or "none"' if _takes(name, type(None)) else ""
+        or_none = ' or "none"' if takes(name, type(None)) else ""
         sentence = f"{name} should be {_EXPECTED[kind].format(**context)}{or_none}, not {value!r}"
     else:
         sentence = f"{name} = {value!r} cannot be used"
@@ -354,7 +359,7 @@ def _parse_value(section: str, field: str, text: str) -> Any:
         return text
     value = parsed["value"]
     known = section in SECTIONS and field in field_infos(section)
-    wants_text = known and (_takes(f"{section}.{field}", str) or f"{section}.{field}" in PATHS)
+    wants_text = known and (takes(f"{section}.{field}", str) or f"{section}.{field}" in PATHS)
     # "2024" is a number in TOML, but a file or a field may have that name. A second key comes from a line break.
     is_text = len(parsed) > 1 or (wants_text and not isinstance(value, str | list))
     return text if is_text else value

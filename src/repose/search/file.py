@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from repose.config.experiment import PATHS, TASK_SETTINGS, CorpusConfig, DecodingConfig, Experiment, TrainingConfig
 from repose.config.file import (
@@ -17,6 +17,7 @@ from repose.config.file import (
     parse_overrides,
     paths_made_absolute,
     resolve,
+    takes,
     to_toml,
 )
 from repose.grids.file import (
@@ -261,8 +262,7 @@ def _is_whole(key: str, low: float, high: float, place: str) -> bool:
     infos = field_infos(section)
     if field not in infos:
         raise ConfigError(f"{place}: {unknown('setting', key, [f'{section}.{name}' for name in infos])}")
-    annotation = infos[field].annotation
-    takes_whole, takes_fractions = _admits(annotation, int), _admits(annotation, float)
+    takes_whole, takes_fractions = takes(key, int), takes(key, float)
     if not takes_whole and not takes_fractions:
         raise ConfigError(f"{place} is a range, but {key} is not a number: give a list of values")
     if takes_fractions:
@@ -273,11 +273,6 @@ def _is_whole(key: str, low: float, high: float, place: str) -> bool:
             f"{place} takes whole numbers only: write a range such as {{from = 2, to = 8}}, not {{{ends}}}"
         )
     return True
-
-
-def _admits(annotation: Any, kind: type) -> bool:
-    """Return whether an annotation such as `Annotated[int, ...] | None` allows values of this type."""
-    return annotation is kind or any(_admits(part, kind) for part in get_args(annotation))
 
 
 def _rungs(training: TrainingConfig, number: int, reduction: int, where: str) -> tuple[int, ...]:
