@@ -1,7 +1,7 @@
 """Claim a run directory for a new training, or check that a resumed training matches the run in it."""
 
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -55,10 +55,11 @@ def claim(
                 f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
                 "another folder, name what it was started with, or measure it with `repose evaluate`"
             )
-        if (otherwise := next(_measured_otherwise(theirs.experiment, experiment), None)) is not None:
-            name, was, now = otherwise
+        was, now = _measuring_settings(theirs.experiment), _measuring_settings(experiment)
+        if (name := next((name for name in now if was[name] != now[name]), None)) is not None:
             raise CheckpointError(
-                f"{folder} holds this training with {name} = {was!r}, not {now!r}: choose another folder, or that value"
+                f"{folder} holds this training with {name} = {was[name]!r}, not {now[name]!r}: choose another folder, "
+                "or that value"
             )
         return
     if (held := run.other_run(identity, by_scores=True)) is not None:
@@ -111,19 +112,17 @@ def _holds_another(
     )
 
 
-def _measured_otherwise(theirs: Experiment, experiment: Experiment) -> Iterator[tuple[str, object, object]]:
-    """Yield name and both values of settings that differ but are not part of the run id, because they only affect how a
-    training is measured and what its model says about itself."""
-    both = theirs, experiment
-    told = [(*languages_of(one.corpus), is_pretokenized(one.corpus)) for one in both]
-    names = ["corpus.src_lang", "corpus.tgt_lang", "corpus.pretokenized", *(f"training.{name}" for name in MEASURING)]
-    values = [
-        (*of_corpus, *(getattr(one.training, name) for name in MEASURING))
-        for one, of_corpus in zip(both, told, strict=True)
-    ]
-    for name, was, now in zip(names, *values, strict=True):
-        if was != now:
-            yield name, was, now
+def _measuring_settings(experiment: Experiment) -> dict[str, object]:
+    """Return settings that are not part of the run id, because they only affect how a training is measured and what its
+    model says about itself."""
+    corpus, training = experiment.corpus, experiment.training
+    src_lang, tgt_lang = languages_of(corpus)
+    return {
+        "corpus.src_lang": src_lang,
+        "corpus.tgt_lang": tgt_lang,
+        "corpus.pretokenized": is_pretokenized(corpus),
+        **{f"training.{name}": getattr(training, name) for name in MEASURING},
+    }
 
 
 def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
