@@ -4,13 +4,13 @@ import os
 import signal
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from repose.config.experiment import PATHS, SECTIONS, Experiment
+from repose.config.experiment import PATHS, Experiment
 from repose.config.file import paths_made_absolute, to_toml
 from repose.data.readers import unpacked
 from repose.decoding.engine import EngineChoice, Precision
@@ -175,15 +175,11 @@ def evaluate(
 
 def _with_absolute_paths(experiment: Experiment) -> Experiment:
     """Make paths absolute, so that the run can be resumed from another folder."""
-    here, also = Path.cwd(), experiment.corpus.also
-    sections: dict[str, Any] = {name: {} for name in SECTIONS}
-    for section, field in (name.split(".") for name in PATHS):
-        value = getattr(getattr(experiment, section), field)
-        if value:
-            made = paths_made_absolute(value if isinstance(value, str) else list(value), here)
-            sections[section][field] = made if isinstance(value, str) else tuple(made)
-    sections["corpus"]["also"] = tuple(replace(one, train=paths_made_absolute(list(one.train), here)) for one in also)
-    return replace(experiment, **{name: replace(getattr(experiment, name), **new) for name, new in sections.items()})
+    tables = asdict(experiment)
+    for section, field in (name.split(".") for name in (*PATHS, "corpus.also")):
+        if value := tables[section][field]:
+            tables[section][field] = paths_made_absolute(value, Path.cwd())
+    return Experiment(**tables)
 
 
 def _overrides(settings: Mapping[str, Any], valid: Files | None, test: Files | None) -> list[str]:
