@@ -326,13 +326,15 @@ def one_tokenizer(config: TokenizerConfig, lines: Iterable[str], folder: Path, t
     """Train a tokenizer on `lines`, or take a ready one, and write it to both of its places in a prepared folder."""
     if config.src_file != config.tgt_file:
         raise ConfigError("this task has one tokenizer: set tokenizer.src_file and tokenizer.tgt_file to the same file")
-    tokenizer = _trained(config, lines, tags) if config.src_file is None else Tokenizer.load(Path(config.src_file))
+    tokenizer = _tokenizer(config, config.src_file, lines, tags)
     for side in ("src", "tgt"):
         tokenizer.save(tokenizer_file(folder, side))
     return tokenizer
 
 
-def _trained(config: TokenizerConfig, lines: Iterable[str], tags: Sequence[str]) -> Tokenizer:
+def _tokenizer(config: TokenizerConfig, ready: str | None, lines: Iterable[str], tags: Sequence[str]) -> Tokenizer:
+    if ready is not None:
+        return Tokenizer.load(Path(ready))
     return Tokenizer.train(lines, tags=tags, **{name: getattr(config, name) for name in UNUSED_WITH_READY_TOKENIZER})
 
 
@@ -390,13 +392,9 @@ def _write_texts(corpus: CorpusConfig, files: Mapping[str, list[Path]], folder: 
     for has_set, split, number in asked:
         if has_set and number is not None:
             yield f"corpus.held_out_{split} is not used: the corpus has its own {SET_NAMES[split]} set"
-    if not has_valid or (_holds_out_test_alone(corpus) and not has_test):
+    wants_test = corpus.splits == "given" and corpus.held_out_test  # beside a validation set only on request
+    if not has_valid or (wants_test and not has_test):
         yield _hold_out(corpus, folder)
-
-
-def _holds_out_test_alone(corpus: CorpusConfig) -> bool:
-    """Return whether to hold out test pairs although there is a validation set: only on request."""
-    return corpus.splits == "given" and bool(corpus.held_out_test)
 
 
 def _merge(folder: Path) -> None:
@@ -443,9 +441,8 @@ def _pair_tokenizers(config: TokenizerConfig, corpus: CorpusConfig, folder: Path
         sizes = [one_tokenizer(config, chain(*sides), folder, corpus.tags).vocab_size] * 2
     else:
         sizes = []
-        for side, file, lines in zip(("src", "tgt"), (config.src_file, config.tgt_file), sides, strict=True):
-            tags = corpus.tags if side == "src" else ()
-            tokenizer = _trained(config, lines, tags) if file is None else Tokenizer.load(Path(file))
+        for side, ready, lines in zip(("src", "tgt"), (config.src_file, config.tgt_file), sides, strict=True):
+            tokenizer = _tokenizer(config, ready, lines, corpus.tags if side == "src" else ())
             tokenizer.save(tokenizer_file(folder, side))
             sizes.append(tokenizer.vocab_size)
     if config.src_file is None:
