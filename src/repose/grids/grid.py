@@ -10,10 +10,10 @@ import difflib
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from repose.config.experiment import Experiment
 from repose.config.file import COMMAND_LINE, Layer, file_layer, parse_overrides, resolve, shipped, to_json
@@ -82,16 +82,12 @@ def read_grid(path: Path | str, *, overrides: Sequence[str] = (), seeds: str | N
     check_not_set(over, varied, f"{file}: [grid]", "varies", "cells")
     every_seed = tuple(dict.fromkeys([*table.seeds, *(chosen or ())]))
     wanted = table.seeds if chosen is None else chosen
-    plans = list(_plans(table, every_seed))
-    for rule in table.rules:
-        if not any(rule.applies(_labels(table, choices), seed) for choices, seed in plans):
-            raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
-    place = {seed: i for i, seed in enumerate(wanted)}
-    plans = sorted((plan for plan in plans if plan[1] in place), key=lambda plan: place[plan[1]])
-    if not plans:
+    combinations = [one for one in _combinations(table, every_seed) if one.seed in wanted]
+    combinations.sort(key=lambda one: wanted.index(one.seed))
+    if not combinations:
         raise ConfigError(f"{file}: [grid] expands to nothing: [[grid.exclude]] leaves out every cell")
-    check_number(len(plans), table.max_cells, file)
-    cells = tuple(_cell(table, layer, over, choices, seed, name) for choices, seed in plans)
+    check_number(len(combinations), table.max_cells, file)
+    cells = tuple(_cell(table, layer, over, one, name) for one in combinations)
     _check_distinct(cells, file)
     _check_baseline(table, cells, file)
     _check_sentences(table, cells, file)
@@ -114,27 +110,32 @@ def _seeds(text: str) -> Sequence[int]:
     return read_seeds(numbers if "," in text else numbers[0], "--seeds", _ASKED_SEEDS)
 
 
-def _plans(table: GridTable, seeds: Sequence[int]) -> Iterator[tuple[tuple[Choice, ...], int]]:
-    """Yield the combinations that are not excluded. Raises ConfigError for a rule that excludes nothing."""
-    used: set[int] = set()
-    for choices, seed in itertools.product(itertools.product(*(axis.choices for axis in table.axes)), seeds):
-        labels = _labels(table, choices)
-        matching = [i for i, rule in enumerate(table.excluded) if rule.applies(labels, seed)]
-        used.update(matching)
-        if not matching:
-            yield choices, seed
-    for i, rule in enumerate(table.excluded):
-        if i not in used:
-            raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
+class _Combination(NamedTuple):
+    """A choice of each axis, and a seed."""
+
+    choices: tuple[Choice, ...]
+    labels: Mapping[str, str]
+    seed: int
 
 
-def _labels(table: GridTable, choices: Sequence[Choice]) -> dict[str, str]:
-    return {axis.name: choice.label for axis, choice in zip(table.axes, choices, strict=True)}
+def _combinations(table: GridTable, seeds: Sequence[int]) -> list[_Combination]:
+    """Return the combinations that are not excluded. Raises ConfigError for a rule that matches none."""
+    names, axes = [axis.name for axis in table.axes], [axis.choices for axis in table.axes]
+    every = [
+        _Combination(choices, {name: choice.label for name, choice in zip(names, choices, strict=True)}, seed)
+        for choices, seed in itertools.product(itertools.product(*axes), seeds)
+    ]
+    kept = [one for one in every if not any(rule.applies(one.labels, one.seed) for rule in table.excluded)]
+    for rules, cells in ((table.excluded, every), (table.rules, kept)):
+        for rule in rules:
+            if not any(rule.applies(one.labels, one.seed) for one in cells):
+                raise ConfigError(f"{rule.place} matches no cell: correct its labels, or take it out")
+    return kept
 
 
-def _cell(table: GridTable, layer: Layer, over: Layer, choices: Sequence[Choice], seed: int, name: str) -> Cell:
+def _cell(table: GridTable, layer: Layer, over: Layer, combination: _Combination, name: str) -> Cell:
     """Return the cell of one combination. Raises ConfigError, with the cell's name, for incompatible settings."""
-    labels = _labels(table, choices)
+    choices, labels, seed = combination
     group = folder_label("-".join(labels.values())) or folder_label(name)
     cell_name = f"{group}-s{seed}"
     if len(cell_name.encode()) > _LONGEST_NAME:
