@@ -4,10 +4,10 @@ Without a configuration, the number of pairs chooses the recipe (docs/little-dat
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from repose.config.experiment import SECTIONS, TASK_SETTINGS, Experiment
 from repose.config.file import Loaded, load, shipped
@@ -61,31 +61,36 @@ def loaded_experiment(
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
-    given: dict[str, Any] = {"train": train, "synthetic": synthetic or (), "overrides": overrides or []}
-    if start is None:
-        loaded = load(config or "default", preset=preset, **given)
-        wanted = by_size and config is None and not (out is not None and _holds(out, loaded.experiment))
-        recipe = _recipe(loaded.experiment, say) if wanted else None
-        if recipe is not None:
-            loaded = load(recipe, preset=preset, **given)
-            _tell_of(loaded, recipe, say)
+    load_given = partial(load, preset=preset, train=train, synthetic=synthetic or (), overrides=overrides or [])
+    if start is not None:
+        return _from_model(start, partial(load_given, config or FINE_TUNING), say)
+    loaded = load_given(config or "default")
+    if not by_size or config is not None or (out is not None and _holds(out, loaded.experiment)):
         return loaded
-    loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start), **given)
-    is_own = not loaded.experiment.corpus.train and loaded.experiment.corpus.name is None
-    if is_own:
-        loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, with_corpus=True), **given)
+    if (recipe := _recipe(loaded.experiment, say)) is None:
+        return loaded
+    loaded = load_given(recipe)
+    _tell_of(loaded, recipe, say)
+    return loaded
+
+
+def _from_model(start: Path, load_given: Callable[..., Loaded], say: Say) -> Loaded:
+    """Return the experiment that trains the model `start` further. `load_given` is `load` with what the user gave."""
+    loaded = load_given(model=settings_of(start))
+    if not loaded.experiment.corpus.train and loaded.experiment.corpus.name is None:
+        loaded = load_given(model=settings_of(start, with_corpus=True))
         if other := [name for name in _SPLIT if loaded.sources[f"corpus.{name}"].kind not in ("model", "default")]:
             raise ConfigError(
                 f"the corpus of {start} keeps its split, so that the model is not measured on pairs that it knows: "
                 f"leave out corpus.{other[0]}, or name the pairs to train on"
             )
-    _tell_of_start(start, loaded.experiment, say)
-    if is_own:
+        _tell_of_start(start, loaded.experiment, say)
         return loaded
+    _tell_of_start(start, loaded.experiment, say)
     if (others := other_languages(loaded)) is None:
         return loaded
     theirs = loaded.experiment.corpus
-    loaded = load(config or FINE_TUNING, preset=preset, model=settings_of(start, others), **given)
+    loaded = load_given(model=settings_of(start, others))
     before, now, tag = f"{theirs.src_lang}-{theirs.tgt_lang}", "-".join(others), loaded.experiment.corpus.tag
     if theirs.tag != tag:
         now += f" with the tag {tag}" if tag else " without a tag (--set corpus.tag=TAG gives it one)"
