@@ -457,8 +457,9 @@ def test_a_figure_that_weights_are_not_kept_by_is_said_to_be_one(
     search = read_search(file(RATES, FILE.replace("patience = 1", f"best_by = '{best_by}'")))
     searcher(search, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
     found = result.result_of(search, Study(search, tmp_path / "out"), tmp_path / "out")
-    assert found.best_by == best_by
-    told = result.sentences(dataclasses.replace(found, objective=objective), tmp_path)
+    assert search.best_by == best_by
+    judged = dataclasses.replace(found, search=dataclasses.replace(search, objective=objective))
+    told = result.sentences(judged, tmp_path)
     assert any("weights are those with the lowest loss" in one for one in told) == says
 
 

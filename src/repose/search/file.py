@@ -111,6 +111,11 @@ class Search:
         return self.objective != "loss"
 
     @property
+    def best_by(self) -> str:
+        """The figure that decides which weights a trial keeps (`training.best_by`)."""
+        return self.example().training.best_by
+
+    @property
     def metric(self) -> str:
         """Name of the objective's figure in a validation record."""
         return OBJECTIVES[self.objective]

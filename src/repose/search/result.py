@@ -1,6 +1,5 @@
 """The result of a search: each trial's rungs, why it ended and what it cost; as JSON, Markdown and a table."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,36 +53,37 @@ class Cost:
 class Result:
     """A search and its trials so far."""
 
-    name: str
-    about: str
-    objective: str
-    best_is_highest: bool
-    best_by: str
-    """The figure that decides which weights a trial keeps (`training.best_by`)."""
-    rungs: tuple[int, ...]
-    reduction: int
-    planned: int
-    """Number of trials to run."""
-    combinations: int | None
-    """Number of combinations of all settings; None if infinite."""
+    search: Search
     trials: tuple[Trial, ...]
-    spent: Cost
-    in_full: Cost | None
-    """Estimated cost of training all these trials to the end, from the cost of their epochs so far; None before any was
-    trained."""
+
+    @property
+    def spent(self) -> Cost:
+        """What the trials have cost so far."""
+        return Cost(updates=sum(t.updates for t in self.trials), seconds=sum(t.seconds for t in self.trials))
+
+    @property
+    def in_full(self) -> Cost | None:
+        """Estimated cost of training all these trials to the end, from the cost of their epochs so far; None before any
+        was trained."""
+        trained, whole = [trial for trial in self.trials if trial.epochs], self.search.rungs[-1]
+        if not trained:
+            return None
+        return Cost(
+            updates=sum(round(trial.updates * whole / trial.epochs) for trial in trained),
+            seconds=sum(trial.seconds * whole / trial.epochs for trial in trained),
+        )
 
     @property
     def best(self) -> Trial | None:
         """The best of the complete trials."""
         complete = [trial for trial in self.trials if trial.state == "complete"]
-        sign = -1.0 if self.best_is_highest else 1.0
-        return min(complete, key=lambda trial: sign * trial.rungs[self.rungs[-1]], default=None)
+        sign, last = -1.0 if self.search.best_is_highest else 1.0, self.search.rungs[-1]
+        return min(complete, key=lambda trial: sign * trial.rungs[last], default=None)
 
     @property
     def ranking(self) -> list[Trial]:
         """Trials by how far they came, then by their figure, best first."""
-        sign = -1.0 if self.best_is_highest else 1.0
-        worst = float("inf")
+        sign, worst = -1.0 if self.search.best_is_highest else 1.0, float("inf")
         return sorted(
             self.trials, key=lambda t: (-max(t.rungs, default=0), sign * t.rungs[max(t.rungs)] if t.rungs else worst)
         )
@@ -91,36 +91,16 @@ class Result:
     @property
     def whole_space(self) -> Cost | None:
         """Estimated cost of trying all combinations, from the mean trial; None if there are infinitely many."""
-        trained = sum(trial.epochs > 0 for trial in self.trials)
-        if self.combinations is None or self.in_full is None:
+        combinations, full = self.search.combinations, self.in_full
+        if combinations is None or full is None:
             return None
-        share = self.combinations / trained
-        return Cost(updates=round(share * self.in_full.updates), seconds=share * self.in_full.seconds)
+        share = combinations / sum(trial.epochs > 0 for trial in self.trials)
+        return Cost(updates=round(share * full.updates), seconds=share * full.seconds)
 
 
 def result_of(search: Search, study: Study, folder: Path) -> Result:
     """Collect the current result from the study and the run directories."""
-    trials = tuple(_trial(search, known, folder) for known in study.known())
-    trained = [trial for trial in trials if trial.epochs]
-    whole = search.rungs[-1]
-    in_full = Cost(
-        updates=sum(round(trial.updates * whole / trial.epochs) for trial in trained),
-        seconds=sum(trial.seconds * whole / trial.epochs for trial in trained),
-    )
-    return Result(
-        name=search.name,
-        about=search.about,
-        objective=search.objective,
-        best_is_highest=search.best_is_highest,
-        best_by=search.example().training.best_by,
-        rungs=search.rungs,
-        reduction=search.reduction,
-        planned=search.trials,
-        combinations=search.combinations,
-        trials=trials,
-        spent=Cost(updates=sum(t.updates for t in trials), seconds=sum(t.seconds for t in trials)),
-        in_full=in_full if trained else None,
-    )
+    return Result(search=search, trials=tuple(_trial(search, known, folder) for known in study.known()))
 
 
 def _trial(search: Search, known: Known, folder: Path) -> Trial:
@@ -150,9 +130,17 @@ def write(result: Result, folder: Path) -> None:
 
 def to_json(result: Result) -> dict[str, Any]:
     """Return the result as JSON values."""
-    best, whole = result.best, result.whole_space
-    content = {**asdict(result), "best": None if best is None else best.number}
-    return {**content, "whole_space": None if whole is None else asdict(whole)}
+    search, best, full, whole = result.search, result.best, result.in_full, result.whole_space
+    of_search = ("name", "about", "objective", "best_is_highest", "best_by", "rungs", "reduction", "combinations")
+    return {
+        **{name: getattr(search, name) for name in of_search},
+        "planned": search.trials,
+        "trials": [asdict(trial) for trial in result.trials],
+        "spent": asdict(result.spent),
+        "in_full": full and asdict(full),
+        "best": best and best.number,
+        "whole_space": whole and asdict(whole),
+    }
 
 
 def why(trial: Trial) -> str:
@@ -166,10 +154,10 @@ def why(trial: Trial) -> str:
 
 def sentences(result: Result, folder: Path) -> list[str]:
     """Return sentences on what was found, how to use it, and what it cost."""
-    found = []
+    search, found = result.search, []
     if (best := result.best) is not None:
         settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
-        figure = best.rungs[result.rungs[-1]]
+        figure = best.rungs[search.rungs[-1]]
         trained = sum(bool(trial.rungs) for trial in result.trials)
         unfinished = sum(trial.state == "running" for trial in result.trials)
         of = "Best so far of" if unfinished else "Best of"
@@ -178,11 +166,11 @@ def sentences(result: Result, folder: Path) -> list[str]:
         else:
             of += f" {counted(trained, 'trial')}"
         of += f", {unfinished} unfinished" if unfinished else ""
-        found.append(f"{of}: {settings}, with {_NAMES[result.objective]} {figure:.4g}.")
+        found.append(f"{of}: {settings}, with {_NAMES[search.objective]} {figure:.4g}.")
         path = folder / best.folder
         command = f"repose evaluate {quoted(path)}"
         found.append(f"It is in {path}. Its score on the test set, which no trial has seen: {command}")
-        if result.objective != "loss" and result.best_by == "loss":
+        if search.objective != "loss" and search.best_by == "loss":
             found.append(
                 "Its figure is from one validation, and its weights are those with the lowest loss, which may "
                 "translate worse: training.best_by = 'chrf' keeps those that translate best."
@@ -191,7 +179,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
     if result.in_full is not None:
         spent, full, whole = result.spent, result.in_full, result.whole_space
         to_end = f"{full.updates:,} updates and {duration(full.seconds)}"
-        all_of = "" if whole is None else f", all {result.combinations} combinations {whole.updates:,} updates"
+        all_of = "" if whole is None else f", all {search.combinations} combinations {whole.updates:,} updates"
         found.append(
             f"Cost: {spent.updates:,} updates, {duration(spent.seconds)} of training. The same trials, each "
             f"trained to the end, would have cost {to_end}{all_of}."
@@ -201,20 +189,21 @@ def sentences(result: Result, folder: Path) -> list[str]:
 
 def markdown(result: Result, folder: Path) -> str:
     """Return the Markdown page."""
-    head = [f"# Search {result.name}", *([result.about] if result.about else []), *sentences(result, folder)]
-    after = " and ".join(map(str, result.rungs[:-1]))
+    search = result.search
+    head = [f"# Search {search.name}", *([search.about] if search.about else []), *sentences(result, folder)]
+    after = " and ".join(map(str, search.rungs[:-1]))
     epochs = "epoch" if after == "1" else "epochs"
     rule = (
         f"After {after} {epochs} a trial is compared with those that got there before it, and goes on if it is among "
-        f"the best 1 in {result.reduction}. "
+        f"the best 1 in {search.reduction}. "
         if after
         else ""
     )
     head.append(
-        f"{rule}All figures are of the validation set ({_NAMES[result.objective]}: the best so far); the test set was "
+        f"{rule}All figures are of the validation set ({_NAMES[search.objective]}: the best so far); the test set was "
         "not used. Training seeds are the same: differences as small as those between seeds say nothing."
     )
-    columns, rows = _columns(result), [_cells(result, trial) for trial in result.ranking]
+    columns, rows = _columns(search), [_cells(search, trial) for trial in result.ranking]
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (columns, *rows)]
     table.insert(1, "|" + "---|" * len(columns))
     return "\n\n".join([*head, "\n".join(table)]) + "\n"
@@ -222,20 +211,19 @@ def markdown(result: Result, folder: Path) -> str:
 
 def table(result: Result) -> "Table":
     """Return the trials as a table for the terminal."""
-    columns, settings = _columns(result), len(result.trials[0].settings) if result.trials else 0
-    figures = range(1 + settings, 1 + settings + len(result.rungs))
+    columns, first = _columns(result.search), 1 + len(result.search.settings)
+    figures = range(first, first + len(result.search.rungs))
     right = [0, *figures, len(columns) - 2, len(columns) - 1]
-    return make_table(columns, [_cells(result, trial) for trial in result.ranking], right=right)
+    return make_table(columns, [_cells(result.search, trial) for trial in result.ranking], right=right)
 
 
-def _columns(result: Result) -> list[str]:
-    settings = list(result.trials[0].settings) if result.trials else []
-    rungs = [f"{result.objective}, {counted(epochs, 'epoch')}" for epochs in result.rungs]
-    return ["trial", *settings, *rungs, "why it ended", "updates", "seconds"]
+def _columns(search: Search) -> list[str]:
+    rungs = [f"{search.objective}, {counted(epochs, 'epoch')}" for epochs in search.rungs]
+    return ["trial", *search.settings, *rungs, "why it ended", "updates", "seconds"]
 
 
-def _cells(result: Result, trial: Trial) -> list[str]:
-    figures: Sequence[float | None] = [trial.rungs.get(epochs) for epochs in result.rungs]
+def _cells(search: Search, trial: Trial) -> list[str]:
+    figures = [trial.rungs.get(epochs) for epochs in search.rungs]
     shown = ["" if figure is None else f"{figure:.4g}" for figure in figures]
     cost = [f"{trial.updates:,}", f"{trial.seconds:.0f}"]
     return [str(trial.number), *trial.settings.values(), *shown, why(trial), *cost]
