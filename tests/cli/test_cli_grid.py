@@ -27,7 +27,7 @@ from repose.config.file import from_json, to_json
 from repose.data.batching import Batches
 from repose.grids import estimate, view
 from repose.grids import run as grid_run
-from repose.grids.cells import CellState, CellStatus, Loss, reason
+from repose.grids.cells import CellState, CellStatus, Lost, reason
 from repose.grids.estimate import Cost, estimate_table
 from repose.grids.grid import Cell, read_grid
 from repose.grids.local import Share
@@ -378,10 +378,10 @@ def test_cells_of_another_process_are_said_to_be_so_once(
 
 STATES = {
     "on node2": CellState(status=CellStatus.RUNNING, host="node2"),
-    "its machine was lost (node2): begins again, attempt 2": CellState(lost=Loss.MACHINE, host="node2", attempt=2),
-    "its machine was lost: begins again, attempt 2": CellState(lost=Loss.MACHINE, attempt=2),
+    "its machine was lost (node2): begins again, attempt 2": CellState(lost=Lost.MACHINE, host="node2", attempt=2),
+    "its machine was lost: begins again, attempt 2": CellState(lost=Lost.MACHINE, attempt=2),
     "lost 4 times, the last time because its machine ran out of memory (node2): the same command resumes it": CellState(
-        status=CellStatus.FAILED, lost=Loss.MEMORY, host="node2", attempt=4
+        status=CellStatus.FAILED, lost=Lost.MEMORY, host="node2", attempt=4
     ),
     "its process was killed by signal 9 (out of memory?): the same command resumes it": CellState(
         status=CellStatus.FAILED, exit_code=-9

@@ -18,7 +18,7 @@ import repose
 from repose.config.file import from_json, to_json
 from repose.grids import manifest
 from repose.grids import run as grid_run
-from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Loss, Tell, reason
+from repose.grids.cells import LOCK, CellJob, CellState, CellStatus, Lost, Tell, reason
 from repose.grids.grid import Cell, Grid, read_grid
 from repose.grids.manifest import DamagedManifestError, Entry
 from repose.grids.run import GridOutcome, GridPlan, choose, jobs_of, make_plan, run_plan
@@ -632,7 +632,7 @@ def test_one_that_finished_as_it_was_asked_to_stop_is_done(trial: Grid, tmp_path
 
 def test_all_that_is_known_of_a_cell_is_read_as_it_was_written(trial: Grid, tmp_path: Path) -> None:
     plan(trial, tmp_path)
-    lost = CellState(status=CellStatus.FAILED, lost=Loss.MEMORY, host="node7", attempt=4)
+    lost = CellState(status=CellStatus.FAILED, lost=Lost.MEMORY, host="node7", attempt=4)
     killed = CellState(status=CellStatus.FAILED, exit_code=-9)
     for name, state in zip(NAMES, (lost, killed), strict=False):
         manifest.update(tmp_path / "trial", name, state=state, seconds=2.5)

@@ -20,7 +20,7 @@ import pytest
 
 from repose._version import __version__
 from repose.grids import ray as on_ray
-from repose.grids.cells import CellJob, CellState, CellStatus, Loss
+from repose.grids.cells import CellJob, CellState, CellStatus, Lost
 from repose.grids.ray import RayBackend, _Machine, _Shared
 from repose.system.errors import ConfigError
 
@@ -168,7 +168,7 @@ def test_a_cell_is_a_task_with_its_share_of_the_machine(tmp_path: Path, ray: Cal
     assert [*(tmp_path / "runs" / "grid").iterdir(), *(tmp_path / "home").iterdir()] == []  # it leaves nothing
 
 
-LOSSES = {"NodeDiedError": Loss.MACHINE, "WorkerCrashedError": Loss.WORKER, "OutOfMemoryError": Loss.MEMORY}
+LOSSES = {"NodeDiedError": Lost.MACHINE, "WorkerCrashedError": Lost.WORKER, "OutOfMemoryError": Lost.MEMORY}
 
 
 @pytest.mark.parametrize("error", LOSSES)
@@ -187,7 +187,7 @@ def test_a_cell_that_is_lost_every_time_fails_with_the_reason(tmp_path: Path, ra
     lost = {f"a-s0.{number}": [SMALL, "OutOfMemoryError"] for number in (1, 2, 3)}
     ray({**lost, "b-s0.1": [SMALL, DONE]})
     results = run(job(tmp_path, "a-s0"), job(tmp_path, "b-s0"), retries=2)
-    assert results["a-s0"] == CellState(status=CellStatus.FAILED, lost=Loss.MEMORY, host="small", attempt=3)
+    assert results["a-s0"] == CellState(status=CellStatus.FAILED, lost=Lost.MEMORY, host="small", attempt=3)
     assert results["b-s0"] == DONE
 
 

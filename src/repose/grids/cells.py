@@ -56,7 +56,7 @@ class CellStatus(StrEnum):
     DONE = "done"
 
 
-class Loss(StrEnum):
+class Lost(StrEnum):
     """How an attempt at a cell was lost on a cluster; the values are phrases of `reason`."""
 
     MACHINE = "its machine was lost"
@@ -75,7 +75,7 @@ class CellState:
     """Exit code of a process that failed without a message; -9 if it was killed by signal 9."""
     host: str = ""
     """Machine of the cluster that it runs on, or last ran on."""
-    lost: Loss | None = None
+    lost: Lost | None = None
     """How the attempt on `host` was lost."""
     passing: bool = False
     """True if it failed for a reason that another attempt may not meet: a signal, or a full disk."""

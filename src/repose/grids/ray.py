@@ -21,7 +21,7 @@ from typing import Any
 
 from repose._version import __version__
 from repose.data.corpora import cache_home
-from repose.grids.cells import CellJob, CellState, CellStatus, Loss, Tell, last_line, run_cell
+from repose.grids.cells import CellJob, CellState, CellStatus, Lost, Tell, last_line, run_cell
 from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError
 from repose.system.terminal import counted
@@ -221,11 +221,11 @@ class _Driver:
         except (errors.RayTaskError, errors.RuntimeEnvSetupError, errors.TaskUnschedulableError) as error:
             self._end(attempt, CellState(status=CellStatus.FAILED, message=_last_line(error)))
         except errors.OutOfMemoryError:
-            self._lose(attempt, Loss.MEMORY)
+            self._lose(attempt, Lost.MEMORY)
         except errors.NodeDiedError:
-            self._lose(attempt, Loss.MACHINE)
+            self._lose(attempt, Lost.MACHINE)
         except errors.RayError:
-            self._lose(attempt, Loss.WORKER)
+            self._lose(attempt, Lost.WORKER)
         else:
             if isinstance(news, _Machine):
                 attempt.machine = news
@@ -240,7 +240,7 @@ class _Driver:
         if attempt.machine is not None or state.status != CellStatus.STOPPED:
             self._tell(attempt.job.name, state)
 
-    def _lose(self, attempt: _Attempt, loss: Loss) -> None:
+    def _lose(self, attempt: _Attempt, loss: Lost) -> None:
         """Begin again elsewhere, from the cell's last checkpoint, once the lost attempt has released its lock."""
         host = "" if attempt.machine is None else attempt.machine.host
         state = CellState(status=CellStatus.FAILED, lost=loss, host=host, attempt=attempt.number)
@@ -260,7 +260,7 @@ class _Driver:
         for attempt in list(self._attempts.values()):
             gone = attempt.machine is not None and attempt.machine.id not in alive
             if gone and attempt.missed:
-                self._lose(attempt, Loss.MACHINE)
+                self._lose(attempt, Lost.MACHINE)
             attempt.missed = gone
 
 
