@@ -247,18 +247,18 @@ def _finished(folder: Path, key: str) -> CorpusData | None:
     """Return the corpus in a folder if it was finished with this key."""
     try:
         record = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-        is_ours = record["key"] == key and unsealed(record) is not None
-        data = CorpusData(folder, tuple(map(str, record["report"]))) if is_ours else None
-        expected = dict(record["crc32"])
+        if record["key"] != key or unsealed(record) is None:
+            return None
+        report, expected = tuple(map(str, record["report"])), dict(record["crc32"])
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    present = checksums(folder) if data is not None else expected
-    for name in (name for name, crc in expected.items() if present.get(name) != crc):
+    present = checksums(folder)
+    if changed := [name for name, crc in expected.items() if present.get(name) != crc]:
         raise DataError(
-            f"the prepared corpus {folder} has changed since it was made ({name}): delete that folder, and it is "
+            f"the prepared corpus {folder} has changed since it was made ({changed[0]}): delete that folder, and it is "
             "prepared again"
         )
-    return data
+    return CorpusData(folder, report)
 
 
 def _key(experiment: Experiment) -> str:
