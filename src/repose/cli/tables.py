@@ -34,17 +34,14 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     """
     from repose.runs.arguments import FEW_MEASURED
 
-    heads, after = ("score", "value", "unit"), f"{scores['split']}, {scores.get('task', '').replace('_', ' ')}"
     rows: list[tuple[str, str, str] | None]
     if "figures" in scores:  # a task other than translation
         rows = [(name, f"{figure['value']:.4f}", figure["unit"]) for name, figure in scores["figures"].items()]
+        last, what = "unit", f", {scores.get('task', '').replace('_', ' ')}"
     else:
-        heads, after = (
-            ("score", "value", "signature"),
-            f"{scores['split']}: {counted(scores['num_sentences'], 'sentence')}",
-        )
         rows = _translation_rows(scores, every)
-    show(make_table(heads, rows, right=[1]), f"run {scores.get('run_id')}, {after}")
+        last, what = "signature", f": {counted(scores['num_sentences'], 'sentence')}"
+    show(make_table(("score", "value", last), rows, right=[1]), f"run {scores.get('run_id')}, {scores['split']}{what}")
     if dropped := scores.get("dropped"):
         what = "document" if "figures" in scores else "pair"
         show(f"left out: {counted(sum(dropped.values()), what)} ({reasons(dropped)})")
