@@ -2,9 +2,9 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,14 @@ class Reached:
     """How far a trial's training has come, according to its run directory."""
 
     spent: Spent = NOTHING
-    figures: tuple[tuple[int, float], ...] = ()
-    """Pairs of an epoch and the objective's value after it."""
+    figures: Mapping[int, float] = field(default_factory=dict)
+    """Maps epochs to the objective's value after them."""
 
     def best(self, epochs: int, *, highest: bool) -> float | None:
         """Return the best figure up to this epoch; None if the epoch has not been validated yet."""
-        found = [figure for epoch, figure in self.figures if epoch <= epochs]
-        if self.spent.epochs < epochs or not found or epochs not in dict(self.figures):
+        if epochs not in self.figures:
             return None
+        found = [figure for epoch, figure in self.figures.items() if epoch <= epochs]
         return max(found) if highest else min(found)
 
 
@@ -51,10 +51,9 @@ def reached(path: Path, metric: str) -> Reached:
     except CheckpointError:
         return Reached()
     valid = records.of_kind("valid")
-    figures = tuple((int(record["epoch"]), float(record[metric])) for record in valid if metric in record)
     if not valid:
         return Reached()
-    last = valid[-1]
+    figures, last = {int(one["epoch"]): float(one[metric]) for one in valid if metric in one}, valid[-1]
     seconds = float(last.get("wall", {}).get("seconds", 0.0))
     return Reached(Spent(epochs=int(last["epoch"]), updates=int(last["update"]), seconds=seconds), figures)
 
