@@ -108,17 +108,17 @@ def run(
     outer = outer_launcher()
     is_first = outer is None or outer.rank == 0  # under torchrun or SLURM, every process runs this
     say = say if is_first else lambda _: None
-    identity, outcome, scores, signals = "", None, None, StopSignals(stop)
+    here, identity, outcome, scores, signals = RunFolder(folder), "", None, None, StopSignals(stop)
     try:
         with interruptible():
             if is_first:
-                _check_files(RunFolder(folder))
-            experiment = _in_languages_of(RunFolder(folder), experiment)
+                _check_files(here)
+            experiment = _in_languages_of(here, experiment)
             data, table, identity = _begun(experiment, folder, say)
-            was_done = is_first and _is_done(RunFolder(folder))
+            was_done = is_first and _is_done(here)
             if is_first and not was_done:
-                _forget_scores(RunFolder(folder))
-                record_trained_on(RunFolder(folder), data, experiment.training.init_from)
+                _forget_scores(here)
+                record_trained_on(here, data, experiment.training.init_from)
             outcome = train(
                 _job(_config(folder, experiment), data, table),
                 folder,
@@ -137,7 +137,7 @@ def run(
                 raise Interrupted(signals.received)
             if is_first and outcome.status is RunStatus.DONE and until_epoch is None:
                 if not was_done:
-                    _forget_scores(RunFolder(folder))
+                    _forget_scores(here)
                 scores = _evaluated(experiment, data, folder, device, say)
     except Interrupted as signal:
         reason = EndReason(signal.name)
