@@ -114,15 +114,14 @@ def update(folder: Path, name: str, /, *, took: float = 0.0, missing: Entry | No
     Raises CheckpointError if the file cannot be read, and WriteError.
     """
     with locked(folder / _LOCK):
-        manifest = read(folder)
-        if manifest is not None:
-            old = next((entry for entry in manifest.entries if entry.name == name), None)
-            if took and old is not None:
-                changes["seconds"] = round((old.seconds or 0.0) + took, 1)
-            entries = [replace(e, **changes) if e is old else e for e in manifest.entries]
-            if old is None and missing is not None:
-                entries.append(replace(missing, **changes))
-            _write(folder, replace(manifest, entries=tuple(entries)))
+        if (manifest := read(folder)) is None:
+            return
+        entries = {entry.name: entry for entry in manifest.entries}
+        if took and name in entries:
+            changes["seconds"] = round((entries[name].seconds or 0.0) + took, 1)
+        if (old := entries.get(name, missing)) is not None:
+            entries[name] = replace(old, **changes)
+        _write(folder, replace(manifest, entries=tuple(entries.values())))
 
 
 def read(folder: Path) -> Manifest | None:
