@@ -240,10 +240,10 @@ class _Driver:
         if attempt.machine is not None or state.status != CellStatus.STOPPED:
             self._tell(attempt.job.name, state)
 
-    def _lose(self, attempt: _Attempt, loss: Lost) -> None:
+    def _lose(self, attempt: _Attempt, lost: Lost) -> None:
         """Begin again elsewhere, from the cell's last checkpoint, once the lost attempt has released its lock."""
         host = "" if attempt.machine is None else attempt.machine.host
-        state = CellState(status=CellStatus.FAILED, lost=loss, host=host, attempt=attempt.number)
+        state = CellState(status=CellStatus.FAILED, lost=lost, host=host, attempt=attempt.number)
         if self._stop.is_set():
             self._end(attempt, replace(state, status=CellStatus.STOPPED))
         elif attempt.number > self._retries:
