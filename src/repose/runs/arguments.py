@@ -5,11 +5,10 @@ Without a configuration, the number of pairs chooses the recipe (docs/little-dat
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from repose.config.experiment import SECTIONS, TASK_SETTINGS, Experiment
+from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.config.file import Loaded, load, shipped
 from repose.config.run_id import setting
 from repose.data.advice import too_few
@@ -143,23 +142,20 @@ def _tell_of(loaded: Loaded, recipe: str, say: Say) -> None:
     """Say in which settings the recipe differs from the default, without those that the command line or a preset
     overrides."""
     plain, theirs = load("default").experiment, load(recipe)
-    for section in SECTIONS:
-        own = dict.fromkeys(
-            f"preset {origin.name}" if origin.kind == "preset" else f"{field} {'none' if value is None else value}"
-            for field, value in asdict(getattr(theirs.experiment, section)).items()
-            if (origin := loaded.sources[name := f"{section}.{field}"]) == theirs.sources[name]
-            and value != getattr(getattr(plain, section), field)
-        )
-        if own:
-            say(f"    {section:<13} {', '.join(own)}")
-    if lost := [
-        f"--set {name}={value}"
-        for name, origin in theirs.sources.items()
-        if name.startswith("architecture.")
-        and origin.kind == "file"
-        and loaded.sources[name].kind == "preset"
-        and (value := setting(theirs.experiment, name)) != setting(loaded.experiment, name)
-    ]:
+    sets: dict[str, list[str]] = {}
+    lost = []
+    for name, origin in theirs.sources.items():
+        section, _, field = name.partition(".")
+        value, now = setting(theirs.experiment, name), loaded.sources[name]
+        if now == origin and value != setting(plain, name):
+            shown = f"{field} {'none' if value is None else value}"
+            sets.setdefault(section, []).append(f"preset {origin.name}" if origin.kind == "preset" else shown)
+        is_of_preset = section == "architecture" and (origin.kind, now.kind) == ("file", "preset")
+        if is_of_preset and value != setting(loaded.experiment, name):
+            lost.append(f"--set {name}={value}")
+    for section, settings in sets.items():
+        say(f"    {section:<13} {', '.join(dict.fromkeys(settings))}")
+    if lost:
         say(
             f"the preset {loaded.preset} has values of its own instead of the recipe's: {' '.join(lost)} restores these"
         )
