@@ -137,12 +137,12 @@ def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, 
     """Return the settings in which the runs differ, as text, by name."""
     by_content = [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]  # the id has the tokenizers' digests
     by_content += ["training.init_from", "training.position_table"]
-    both = theirs.experiment, experiment
-    names = [name for name in by_content if setting(both[0], name) != setting(both[1], name)]
-    found = {
-        name: [_written(name, setting(one, name)) for one in both] for name in (*names, *differing_settings(*both))
+    before = theirs.experiment
+    names = [name for name in by_content if setting(before, name) != setting(experiment, name)]
+    return {
+        name: f"{name} was {_written(name, setting(before, name))}, is {_written(name, setting(experiment, name))}"
+        for name in (*names, *differing_settings(before, experiment))
     }
-    return {name: f"{name} was {was}, is {now}" for name, (was, now) in found.items()}
 
 
 def _same_files(theirs: Experiment, experiment: Experiment) -> bool:
