@@ -3,9 +3,9 @@
 A cell may be finished here or elsewhere, interrupted, running in another process, or blocked by another run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from repose.config.experiment import Experiment
@@ -51,12 +51,11 @@ def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeE
             except ReposeError as error:
                 prepared[key] = error
         data = prepared[key]
-        if isinstance(data, ReposeError):
-            found[cell.name] = data
-            continue
         try:
-            digests = digests_of(experiment, data)
-            found[cell.name] = Identity(run_id(experiment, digests), data.folder.name, data.measured)
+            if isinstance(data, ReposeError):
+                raise data
+            identity = run_id(experiment, digests_of(experiment, data))
+            found[cell.name] = Identity(identity, data.folder.name, data.measured)
         except ReposeError as error:
             found[cell.name] = error
     return found
@@ -84,39 +83,42 @@ def look(
     """Return the entry of each cell with its status, and the names of cells that cannot be run, because their corpus
     cannot be prepared or another run is in their place. `folder` is the grid's; its siblings under --out are also
     searched for finished runs."""
-    entries: list[Entry] = []
-    blocked: set[str] = set()
-    finished: dict[str, list[Path]] | None = None
-    for cell in cells:
-        before, identity = known.get(cell.name), identities[cell.name]
-        entry = entry_of(cell)
-        if isinstance(identity, ReposeError):
-            if before is not None and is_finished(folder, before):  # even if its corpus is gone
-                entries.append(before)
-                continue
-            if before is not None:  # the corpus's files may come back
-                entry = replace(entry, run_id=before.run_id, seconds=before.seconds)
-            entries.append(replace(entry, state=_failed(identity)))
-            blocked.add(cell.name)
-            continue
-        entry = replace(entry, run_id=identity.run_id)
-        before = before if before is not None and before.run_id == identity.run_id else None
-        state = _here(folder / cell.name, cell.experiment, identity)
-        begun = before is not None and before.status in (CellStatus.DONE, CellStatus.STOPPED)
-        removed = begun and not RunFolder(folder / cell.name).exists  # the cell is trained again
-        entry = replace(entry, state=state, seconds=None if before is None or removed else before.seconds)
-        if state.status not in (CellStatus.DONE, CellStatus.ELSEWHERE):
-            finished = finished_runs(folder.parent) if finished is None else finished
-            others = (path for path in finished.get(identity.run_id, ()) if path != folder / cell.name)
-            twin = next((path for path in others if _same_figures(path, cell.experiment, identity)), None)
-            if twin is not None:
-                entry = moved(entry, folder, twin)
-            elif state.status == CellStatus.FAILED:
-                blocked.add(cell.name)
-            elif before is not None and before.status == CellStatus.FAILED:
-                entry = replace(entry, state=before.state)
-        entries.append(entry)
-    return tuple(entries), blocked
+    runs = cache(partial(finished_runs, folder.parent))
+    looked = [_look_at(cell, identities[cell.name], folder, known.get(cell.name), runs) for cell in cells]
+    return tuple(entry for entry, _ in looked), {entry.name for entry, is_blocked in looked if is_blocked}
+
+
+def _look_at(
+    cell: Cell,
+    identity: Identity | ReposeError,
+    folder: Path,
+    before: Entry | None,
+    finished: Callable[[], Mapping[str, Sequence[Path]]],
+) -> tuple[Entry, bool]:
+    """Return a cell's entry, and whether it cannot be run. `before` is its entry so far; `finished` searches for
+    finished runs, by id."""
+    entry, place = entry_of(cell), folder / cell.name
+    if isinstance(identity, ReposeError):
+        if before is not None and is_finished(folder, before):  # even if its corpus is gone
+            return before, False
+        if before is not None:  # the corpus's files may come back
+            entry = replace(entry, run_id=before.run_id, seconds=before.seconds)
+        return replace(entry, state=_failed(identity)), True
+    if before is not None and before.run_id != identity.run_id:
+        before = None
+    state = _here(place, cell.experiment, identity)
+    begun = before is not None and before.status in (CellStatus.DONE, CellStatus.STOPPED)
+    removed = begun and not RunFolder(place).exists  # the cell is trained again
+    seconds = None if before is None or removed else before.seconds
+    entry = replace(entry, run_id=identity.run_id, state=state, seconds=seconds)
+    if state.status in (CellStatus.DONE, CellStatus.ELSEWHERE):
+        return entry, False
+    others = (path for path in finished().get(identity.run_id, ()) if path != place)
+    if (twin := next((path for path in others if _same_figures(path, cell.experiment, identity)), None)) is not None:
+        return moved(entry, folder, twin), False
+    if state.status != CellStatus.FAILED and before is not None and before.status == CellStatus.FAILED:
+        entry = replace(entry, state=before.state)
+    return entry, state.status == CellStatus.FAILED
 
 
 def unseen(cell: Cell, folder: Path, known: Mapping[str, Entry]) -> Entry:
