@@ -135,7 +135,7 @@ def read_table(layer: Layer, name: str, *, seeds: Sequence[int] | None) -> GridT
     table = expect(dict, layer.grid, where)
     check_keys(table, _KEYS, where)
     axes = [axis for axis in (_corpora(table, where), system_axis(table, where)) if axis is not None]
-    axes += vary_axes(table, where)
+    axes += vary_axes(varied_settings(table, where), where)
     names = [axis.name for axis in axes]
     if len(set(names)) < len(names) or SEED in names:
         raise ConfigError(f"{where} has two axes with the same name ({', '.join(names)}): rename those in vary")
@@ -224,21 +224,20 @@ def system_axis(table: Mapping[str, Any], where: str, of: str = "grid") -> Axis 
     return _axis(SYSTEM, choices, where)
 
 
-def varied_settings(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the varied settings by name. Names written without quotation marks become `section.field`, too."""
+def varied_settings(table: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return what `vary` has, by name. Names written without quotation marks become `section.field`, too."""
     found: dict[str, Any] = {}
-    for key, value in table.items():
+    for key, value in expect(dict, table.get("vary", {}), f"{where} vary").items():
         is_section = key in SECTIONS and isinstance(value, dict)
         found |= {f"{key}.{field}": values for field, values in value.items()} if is_section else {key: value}
     return found
 
 
-def vary_axes(table: Mapping[str, Any], where: str, of: str = "grid") -> list[Axis]:
-    """Return the axes of `vary`: each has values of one setting, or named bundles of settings."""
+def vary_axes(varied: Mapping[str, Any], where: str, of: str = "grid") -> list[Axis]:
+    """Return the axes of `varied_settings`: each has values of one setting, or named bundles of settings."""
     axes: list[Axis] = []
-    written = varied_settings(expect(dict, table.get("vary", {}), f"{where} vary"))
-    fields = [name.rpartition(".")[2] for name in written]
-    for name, value in written.items():
+    fields = [name.rpartition(".")[2] for name in varied]
+    for name, value in varied.items():
         place = f"{where} vary.{name}"
         if "." in name:
             values = expect(list, value, place)

@@ -209,18 +209,19 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
     where = f"{file}: [search]"
     table = expect(dict, layer.search, where)
     check_keys(table, _KEYS, where)
-    varied = varied_settings(expect(dict, table.get("vary", {}), f"{where} vary"))
+    varied = varied_settings(table, where)
     ranges = [_range(key, value, where, varied) for key, value in varied.items() if _is_range(value)]
     listed = {key: value for key, value in varied.items() if not _is_range(value)}
     systems = system_axis(table, where, "search")
-    lists = ([] if systems is None else [systems]) + vary_axes({"vary": listed}, where, "search")
+    lists = ([] if systems is None else [systems]) + vary_axes(listed, where, "search")
     names = [*(axis.name for axis in lists), *(one.name for one in ranges)]
     if not names:
         raise ConfigError(f"{where} searches nothing: name settings in [search.vary], or presets")
     if len(set(names)) < len(names):
         raise ConfigError(f"{where} has two settings with the same name ({', '.join(names)}): rename the bundles")
     over = Layer(parse_overrides(overrides), COMMAND_LINE, Path.cwd())
-    check_not_set(over, _searched(lists, ranges), where, "searches", "trials")
+    searched = settings_of_axes(lists) | {one.setting for one in ranges}
+    check_not_set(over, searched, where, "searches", "trials")
     training, reduction = resolve([layer, over]).experiment.training, whole(table, "reduction", 3, where, least=2)
     found = Search(
         name=name,
@@ -230,14 +231,14 @@ def read_search(path: Path | str, *, overrides: Sequence[str] = (), trials: int 
         trials=whole(table, "trials", 12, where) if trials is None else trials,
         rungs=_rungs(training, whole(table, "rungs", 3, where), reduction, where),
         reduction=reduction,
-        objective=_objective(table.get("objective"), training, _differing(lists, ranges), where),
+        objective=_objective(table.get("objective"), training, _differing(searched), where),
         seed=whole(table, "seed", 0, where, least=0),
         base=layer,
         over=over,
     )
     if found.combinations is not None:
         found = replace(found, trials=min(found.trials, found.combinations))
-    _check_limits(training, found, where)
+    _check_limits(training, searched, where)
     return found
 
 
@@ -296,14 +297,8 @@ def _sections(settings: Iterable[str]) -> set[str]:
     return {name.partition(".")[0] for name in settings}
 
 
-def _searched(lists: Sequence[Axis], ranges: Sequence[Range]) -> set[str]:
-    """Return all settings that vary, as `section.field`."""
-    return settings_of_axes(lists) | {one.setting for one in ranges}
-
-
-def _differing(lists: Sequence[Axis], ranges: Sequence[Range]) -> list[str]:
+def _differing(searched: set[str]) -> list[str]:
     """Return the searched settings that make validation losses incomparable: they change its tokens or sentences."""
-    searched = _searched(lists, ranges)
     return sorted(_sections(searched) & {"tokenizer", "corpus"}) + sorted(searched & _OF_VALIDATION)
 
 
@@ -337,7 +332,7 @@ def _check_looks_back(experiment: Experiment, search: Search) -> None:
         )
 
 
-def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
+def _check_limits(training: TrainingConfig, searched: set[str], where: str) -> None:
     """Raise ConfigError if another limit could end a trial within an epoch: trials are compared after whole epochs."""
     for field in ("updates", "max_hours", "validate_every_updates"):
         if getattr(training, field) is not None:
@@ -350,8 +345,5 @@ def _check_limits(training: TrainingConfig, search: Search, where: str) -> None:
     idle += [f"training.{name}" for name in ("bleu_every_epochs", "bleu_mean_over", "save_every_minutes")]
     why |= dict.fromkeys(idle, "does not change what trials are compared by")
     for setting, reason in why.items():
-        section, _, field = setting.partition(".")
-        sets = [a.name for a in search.lists for c in a.choices if field in c.settings.get(section, {})]
-        sets += [one.name for one in search.ranges if one.setting == setting]
-        if sets:
+        if setting in searched:
             raise ConfigError(f"{where} cannot search {setting}, which {reason}")
