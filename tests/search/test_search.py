@@ -22,7 +22,7 @@ from repose.runs.run import run
 from repose.search import result
 from repose.search.file import Search, read_search
 from repose.search.run import Searcher, folder_of, held, prepare, reached
-from repose.search.study import Spent, Study
+from repose.search.study import Spent, Study, Verdict
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 
 pytest.importorskip("optuna")
@@ -320,6 +320,28 @@ def test_one_goes_on_where_it_is_among_the_best_third_of_those_that_were_there(
         went_on.append(study.goes_on(trial.number, 1, loss, Spent()))
     assert went_on == [True, True, False, False, False, True, True, False]
     assert study.goes_on(0, 1, losses[0], Spent()), "asked again after a kill, the answer is that of before"
+
+
+def test_one_that_a_kill_left_with_its_verdict_does_not_go_on(
+    file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(read_search(file(RATES)), tmp_path)
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        study.take()
+    assert study.goes_on(0, 1, 1.0, Spent())
+    with monkeypatch.context() as patch:
+        patch.setattr(study._study, "tell", killed)
+        with pytest.raises(KeyboardInterrupt):
+            study.goes_on(1, 1, 2.0, Spent())
+    for number in (2, 3):  # among four, it would be one of the best two
+        study.goes_on(number, 1, 3.0, Spent())
+    assert not study.goes_on(1, 1, 2.0, Spent())
+    trial = study.known()[1]
+    assert (trial.state, trial.verdict) == ("stopped", Verdict(epochs=1, rank=2, of=2))
 
 
 @pytest.mark.parametrize("objective", ["loss", "chrf"])

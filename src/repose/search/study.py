@@ -190,12 +190,13 @@ class Study:
                 return False
             if epochs <= frozen.user_attrs.get("went_on", 0):
                 return True
-            there = [f for t in self._trials() if (f := t.intermediate_values.get(epochs)) is not None]
-            better = sum((f > figure) if self._search.best_is_highest else (f < figure) for f in there)
-            if better < max(1, len(there) // self._search.reduction) and not math.isnan(figure):
-                trial.set_user_attr("went_on", epochs)
-                return True
-            trial.set_user_attr("verdict", {"epochs": epochs, "rank": better + 1, "of": len(there)})
+            if frozen.user_attrs.get("verdict", {}).get("epochs") != epochs:
+                there = [f for t in self._trials() if (f := t.intermediate_values.get(epochs)) is not None]
+                better = sum((f > figure) if self._search.best_is_highest else (f < figure) for f in there)
+                if better < max(1, len(there) // self._search.reduction) and not math.isnan(figure):
+                    trial.set_user_attr("went_on", epochs)
+                    return True
+                trial.set_user_attr("verdict", {"epochs": epochs, "rank": better + 1, "of": len(there)})
             self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
             return False
 
