@@ -21,7 +21,10 @@ from safetensors.torch import load_file
 import repose
 from repose.config.file import load, to_toml
 from repose.runs.folder import RunFolder
+from repose.runs.records import EndReason, RunStatus
+from repose.runs.run import RunResult
 from repose.system.errors import BusyError, ConfigError, DataError
+from repose.training.job import Outcome
 from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -375,6 +378,17 @@ def test_figures_of_a_run_are_those_of_its_model(corpus: Path, tmp_path: Path, m
     for found in (result, again, cleared):
         assert found.outcome.metrics == repose.load(found.folder).config["validation"]
         assert repr(found).startswith(f"RunResult('{found.folder}', done at update {found.outcome.update}, scores of")
+
+
+def test_a_result_names_its_figures(tmp_path: Path) -> None:
+    outcome = Outcome(RunStatus.DONE, EndReason.EPOCHS, 7, {})
+    scores: dict[str, dict[str, Any]] = {
+        "translation": {"split": "test", "decoded": {"greedy": {}, "beam4": {}}},
+        "parsing": {"split": "test", "task": "parsing", "figures": {"uas": {}, "las": {}}},
+    }
+    said = {task: repr(RunResult(tmp_path, outcome, "0123456789ab", found)) for task, found in scores.items()}
+    assert said["translation"].endswith("done at update 7, scores of greedy, beam4)")
+    assert said["parsing"].endswith("done at update 7, scores of uas, las)")
 
 
 def test_a_run_without_a_test_set_is_measured_on_what_it_was_scored_on(corpus: Path, tmp_path: Path) -> None:

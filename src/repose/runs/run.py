@@ -71,7 +71,7 @@ class RunResult:
 
     def __repr__(self) -> str:
         scores = self.scores_if_any
-        main = "" if scores is None else f", scores of {', '.join(scores.get('decoded', scores))}"
+        main = "" if scores is None else f", scores of {', '.join(scores.get('decoded') or scores['figures'])}"
         return f"RunResult({str(self.folder)!r}, {self.outcome.status} at update {self.outcome.update}{main})"
 
 
