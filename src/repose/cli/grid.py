@@ -65,7 +65,7 @@ def grid(
     if on not in PLACES:
         raise ConfigError(unknown("backend", on, PLACES))
     from repose.grids.grid import read_grid
-    from repose.grids.local import check_request, num_devices, share
+    from repose.grids.local import LocalBackend, check_request, num_devices, share
     from repose.grids.run import jobs_of, make_plan
 
     _refuse_others(on, address=address, retries=retries, jobs=None if dry_run else jobs)
@@ -91,8 +91,6 @@ def grid(
         cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
         _run(plan, cells, RayBackend(address=address, retries=3 if retries is None else retries))
     else:
-        from repose.grids.local import LocalBackend
-
         at_once = f", {mine.jobs} at once on {counted(mine.cores, 'core')} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
         _run(plan, cells, LocalBackend(mine), at_once if cells else "")
