@@ -421,8 +421,6 @@ class Experiment:
         if tokenizer.src_file is None:
             vocab_sizes = [tokenizer.vocab_size] * (2 if task.translates else 1)
             self.architecture.check_size(*vocab_sizes, max_bytes=BYTES_PER_WEIGHT * MAX_PARAMETERS)
-        one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
-        two_tables = task.translates and tokenizer.sharing == "separate" and not one_file
         if training.upsample > 1 and not (self.corpus.synthetic and self.corpus.synthetic_tag):
             raise ConfigError(
                 f"training.upsample = {training.upsample} is for the pairs beside tagged synthetic ones: set "
@@ -433,9 +431,9 @@ class Experiment:
                 f"training.r_drop = {training.r_drop:g} compares two passes, which are the same without dropout: set "
                 "architecture.dropout or training.word_dropout, or training.r_drop = 0"
             )
-        if training.bpe_dropout and self.tokenizer.src_file is None and self.tokenizer.kind != "bpe":
+        if training.bpe_dropout and tokenizer.src_file is None and tokenizer.kind != "bpe":
             raise ConfigError(
-                f"training.bpe_dropout needs a tokenizer of kind 'bpe', not {self.tokenizer.kind!r}: "
+                f"training.bpe_dropout needs a tokenizer of kind 'bpe', not {tokenizer.kind!r}: "
                 "set tokenizer.kind = 'bpe' or training.bpe_dropout = 0"
             )
         if training.corpus_temperature > 1 and not self.corpus.also:
@@ -448,7 +446,9 @@ class Experiment:
                 f"training.corpus_temperature = {training.corpus_temperature:g} tells synthetic pairs from the corpus "
                 "by their tag: set corpus.synthetic_tag, or leave one of them out"
             )
-        if self.architecture.tie_embeddings == "all" and two_tables:
+        one_file = tokenizer.src_file is not None and tokenizer.src_file == tokenizer.tgt_file
+        two_vocabularies = task.translates and tokenizer.sharing == "separate" and not one_file
+        if self.architecture.tie_embeddings == "all" and two_vocabularies:
             raise ConfigError(
                 "architecture.tie_embeddings = 'all' needs one vocabulary for both languages: "
                 "set tokenizer.sharing = 'shared', or tie_embeddings = 'output' or 'none'"
