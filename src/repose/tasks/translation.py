@@ -217,11 +217,10 @@ class TranslationTask(Task):
     def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
         """Evaluate greedily and with the experiment's beam; write hypotheses and scores."""
         records = RunFolder(folder).records(may_be_empty=True)
-        means = over_validations(records, experiment.training.bleu_mean_over)
-        if means:
+        about: dict[str, Any] = {}
+        if means := over_validations(records, experiment.training.bleu_mean_over):
             num_sentences = len(data.text("valid")[0][: experiment.training.bleu_sentences])
-            means = {"over_validations": {"num_sentences": num_sentences, **means}}
-        beam_size, about = experiment.decoding.beam_size, dict(means)
+            about["over_validations"] = {"num_sentences": num_sentences, **means}
         if experiment.decoding.length_penalty is None:
             asked = asdict(experiment.decoding)  # a training that starts from this model uses these again
             (sources, references), start = data.text("valid"), experiment.training.init_from
@@ -240,7 +239,8 @@ class TranslationTask(Task):
         about |= trained_on(folder, measured.sources)
         say(f"translating {counted(len(measured.sources), f'{SET_NAMES[data.measured]} sentence')} to score the model")
         translator = load(folder, device, engine="torch")
-        score_set(translator, measured, EvaluationOptions(beam_sizes=(1, beam_size)), about, folder)
+        options = EvaluationOptions(beam_sizes=(1, experiment.decoding.beam_size))
+        score_set(translator, measured, options, about, folder)
 
     def score_model(
         self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
