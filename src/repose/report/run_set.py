@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.grids.cells import CellStatus
 from repose.runs.folder import RunConfig
-from repose.runs.records import Record, Records, RunStatus
+from repose.runs.records import LITTLE_GAIN, Record, Records, RunStatus
 
 Why: TypeAlias = Literal["failed", "left out", "missing", "unfinished"]
 """Why a run has no final figures."""
@@ -79,6 +79,12 @@ class ReportRun:
     def comparable(self) -> bool:
         """True if its numbers may be compared with other systems': it neither looks ahead nor failed an audit."""
         return not self.looks_ahead and not self.failed_checks
+
+    @property
+    def hardly_reads(self) -> bool:
+        """True if its last validation found that the source hardly helps."""
+        gains = [record["source_gain"] for record in self.of_kind("valid") if "source_gain" in record]
+        return bool(gains) and gains[-1] < LITTLE_GAIN
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
         """Return its records of one kind: "train", "epoch", "valid" or "model"."""

@@ -63,7 +63,16 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     if is_single:
         return f"{best.group} on {corpus}: {figure.name} {value}{', where BLEU is below 1' * is_short}."
     here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
-    return f"{here}, {_of_best(found, len(comparable), figure, tests)}."
+    return f"{here}, {_of_best(found, len(comparable), figure, tests)}.{_without_source([row for row, _ in found])}"
+
+
+def _without_source(rows: Sequence[Row]) -> str:
+    """Say which systems hardly read their source, and so are no base to measure others by; "" if all read it."""
+    found = [row.group for row in rows if all(run.hardly_reads for run in row.runs)]
+    if not found:
+        return ""
+    of, them = ("its", "it") if len(found) == 1 else ("their", "them")
+    return f" {_listed(found)} hardly used {of} source (`source_gain`), so differences from {them} are no effect sizes."
 
 
 def _no_order(found: Sequence[tuple[Row, Spread]], figure: Figure) -> str:

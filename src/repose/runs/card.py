@@ -15,7 +15,7 @@ from repose.config.run_id import NOT_IN_RUN_ID
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
 from repose.runs.folder import RunConfig, RunFolder
-from repose.runs.records import EndReason, EndRecord
+from repose.runs.records import LITTLE_GAIN, EndReason, EndRecord
 from repose.saved_model import directory as model_dir
 from repose.saved_model.card import FENCE, head, loading
 from repose.system.files import read_file, write_file
@@ -23,7 +23,7 @@ from repose.system.terminal import counted, duration
 from repose.tasks.base import Card
 from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
-from repose.training.advice import LITTLE_GAIN, hardly_reads
+from repose.training.advice import hardly_reads
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 _SCORES = "## Scores"

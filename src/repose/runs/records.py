@@ -21,6 +21,8 @@ Record = Mapping[str, Any]
 """A line of metrics.jsonl: `kind` ("train", "epoch", "valid", or "model" for the validation of averaged weights at the
 end), `update`, `epoch`, figures by name, and values that depend on time under `wall`, so that the rest of two files can
 be compared."""
+LITTLE_GAIN = 0.2
+"""`source_gain`, in nats per target token, below which a model practically ignores its source."""
 
 
 class RunStatus(enum.StrEnum):

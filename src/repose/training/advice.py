@@ -4,14 +4,12 @@ import math
 
 from repose.config.experiment import TrainingConfig
 from repose.model.architecture import Architecture
-from repose.runs.records import EndReason
+from repose.runs.records import LITTLE_GAIN, EndReason
 from repose.system.terminal import counted
 
 FEW_EPOCHS = 10
 """With fewer epochs than this, R-Drop gave worse models than training without it for the same time
 (docs/little-data-experiments.md)."""
-LITTLE_GAIN = 0.2
-"""`source_gain`, in nats per target token, below which a model practically ignores its source."""
 
 
 def hardly_reads(gain: float) -> str:
