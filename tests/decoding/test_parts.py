@@ -48,6 +48,11 @@ def test_very_long_lines_are_split_block_by_block(piece: str) -> None:
         ("no commas in it but many words", ["no commas in it", "but many words"]),
         ("x" * 50, ["x" * 50]),
         ("猫" * 30, ["猫" * 15, "猫" * 15]),
+        ("he sold 1,000 of them", ["he sold", "1,000 of them"]),
+        ("he came at 10:30, she left", ["he came at 10:30,", "she left"]),
+        ("do see https://a.com/b?c=d;e,f", ["do see", "https://a.com/b?c=d;e,f"]),
+        ("one,two,three,four,five", ["one,two,three,", "four,five"]),
+        ("猫" * 12 + "," + "犬" * 10, ["猫" * 12 + ",", "犬" * 10]),
         ("", [""]),
     ],
 )

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MOST_CHARACTERS = 20_000
 _OTHER_SPACE = re.compile(r"[^\S\x00-\x7f]")
-_CLAUSE = re.compile(r"(?<=[;:,،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
+_CLAUSE = re.compile(r"(?<=[;:,])(?![!-~])\s*|(?<=[،؛、，；：])\s*|(?<!\s)\s++(?=[–—(])|(?<=[–—)])\s+")
 _WORD = re.compile(r"\s+")
+_MARK = re.compile(r"(?<=[;:,])")
 
 
 class Part(NamedTuple):
@@ -78,8 +79,7 @@ def parts_of(text: str, language: str, fits: Callable[[str], bool]) -> Parts:
     parts together are the whole text."""
     parts, too_long = [], False
     for sentence in _sentences(text, language) if text.strip() else [text]:
-        stays = ADDRESS.fullmatch(sentence.strip()) or fits(sentence)
-        pieces = [sentence] if stays else list(_pieces(sentence, fits))
+        pieces = list(_pieces(sentence, fits))
         too_long = too_long or len(pieces) > 1
         for piece in pieces:
             parts.append(_stripped(piece))
@@ -137,8 +137,8 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Halve a sentence, and its halves, until each part fits."""
-    if fits(text) or (place := _place_to_split(text)) is None:
+    """Halve a sentence, and its halves, until each part fits or is an address."""
+    if fits(text) or ADDRESS.fullmatch(text.strip()) or (place := _place_to_split(text)) is None:
         yield text
     else:
         yield from _pieces(text[:place], fits)
@@ -147,13 +147,14 @@ def _pieces(text: str, fits: Callable[[str], bool]) -> Iterator[str]:
 
 def _place_to_split(text: str) -> int | None:
     """Return the end of the clause nearest to the middle, not at the edges; else that of a word, or a place between two
-    wide characters."""
+    wide characters; at last, one inside a word or number ("1,000") after a mark."""
     middle, least = len(text) / 2, max(1, len(text) // 5)
     for pattern, edge in ((_CLAUSE, least), (_WORD, 1)):
         places = [found.end() for found in pattern.finditer(text) if edge <= found.end() <= len(text) - edge]
         if places:
             return min(places, key=lambda place: abs(place - middle))
     inside = [place for place in range(1, len(text)) if is_wide(text[place - 1]) and is_wide(text[place])]
+    inside = inside or [found.end() for found in _MARK.finditer(text) if found.end() < len(text)]
     return min(inside, key=lambda place: abs(place - middle)) if inside else None
 
 

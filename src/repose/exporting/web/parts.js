@@ -3,10 +3,11 @@
 // Python's white space and code points differ from JavaScript's white space and UTF-16 units.
 const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
 const CLAUSE = new RegExp(
-  `(?<=[;:,،؛、，；：])${SPACE}*|(?<!${SPACE})${SPACE}+(?=[–—(])|(?<=[–—)])${SPACE}+`,
+  `(?<=[;:,])(?![!-~])${SPACE}*|(?<=[،؛、，；：])${SPACE}*|(?<!${SPACE})${SPACE}+(?=[–—(])|(?<=[–—)])${SPACE}+`,
   "gu",
 );
 const WORD = new RegExp(`${SPACE}+`, "gu");
+const MARK = /(?<=[;:,])/gu;
 const EDGES = new RegExp(`^(${SPACE}*)(.*?)(${SPACE}*)$`, "su");
 const LAST_IS_SPACE = new RegExp(`${SPACE}$`, "u");
 // Characters with East_Asian_Width W or F, except Korean; browsers have no such property.
@@ -59,7 +60,8 @@ export function beginning(text, fits) {
   return first(fitting);
 }
 
-/** Where to split: the clause end nearest to the middle; else a word end, or between two wide characters. */
+/** Where to split: the clause end nearest to the middle; else a word end, or between two wide characters; at last, after
+ * a mark inside a word or number ("1,000"). */
 function placeToSplit(text) {
   const letters = Array.from(text), numbers = new Map(), num = letters.length;
   let unit = 0; // in UTF-16 units
@@ -75,7 +77,9 @@ function placeToSplit(text) {
     if (places.length > 0) return nearest(places);
   }
   const wide = letters.map(isWide);
-  const inside = [...numbers].filter(([, number]) => wide[number - 1] && wide[number]).map(([place]) => place);
+  const between = [...numbers].filter(([, number]) => wide[number - 1] && wide[number]).map(([place]) => place);
+  const marked = Array.from(text.matchAll(MARK), (found) => found.index).filter((place) => place < text.length);
+  const inside = between.length > 0 ? between : marked;
   return inside.length > 0 ? nearest(inside) : null;
 }
 
