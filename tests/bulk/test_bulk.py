@@ -692,6 +692,9 @@ GERMAN, ENGLISH = "Das ist ein Haus und es ist ziemlich gross.", "This is a hous
         ("x" * 41, "y" * 10, "unequal lengths"),
         ("x" * 10, "y" * 41, "unequal lengths"),
         ("x" * 29, "y", None),  # short
+        ("犬" * 20, "y" * 10, None),  # as long as 40 letters
+        ("y" * 10, "犬" * 21, "unequal lengths"),
+        ("y" * 40, "犬" * 5, None),
         ("Дом", "a house", "another script"),
         ("ein Haus", "дом", "another script"),
         (ENGLISH, "There it stands, and nobody lives in it.", "another language"),
@@ -706,7 +709,7 @@ def test_why_a_pair_is_none(src: str, tgt: str, problem: str | None) -> None:
     models = [Directed(), Directed()]
     for model, languages in zip(models, (("de", "en"), ("en", "de")), strict=True):
         named = dict(zip(("src_lang", "tgt_lang"), languages, strict=True))
-        model.config = {**named, "src_scripts": ["Latin"]}  # type: ignore[misc]
+        model.config = {**named, "src_scripts": ["Latin", "Han"]}  # type: ignore[misc]
     for checks in (True, False):
         job = Job(work="score", models=(), format="text", checks=checks)
         scorer = PairScorer(job, models)  # type: ignore[arg-type]

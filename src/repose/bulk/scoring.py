@@ -18,10 +18,12 @@ from repose.data.language import other_language
 from repose.data.scripts import unseen_script
 from repose.data.tags import direction
 from repose.decoding.lengths import lengths_of
+from repose.decoding.parts import is_wide
 from repose.decoding.translator import Translator
 
 UNEQUAL, UNEQUAL_CHARACTERS = 3.0, 30
-"""Lengths are unequal if one side is this many times as long as the other, and has at least this many characters."""
+"""Lengths are unequal if one side is this many times as long as the other, and has at least this many characters; those
+of Chinese and Japanese count double, since they say more."""
 COPIED_WORDS, COPIED_SHARE = 4, 0.8
 """A target is a copy if it has at least this many words, and this share of them occurs in the source. Names alone are
 fewer words."""
@@ -94,8 +96,9 @@ class PairScorer:
     def _check(self, src: str, tgt: str) -> PairProblem | None:
         if _is_copy(src, tgt):
             return PairProblem.COPIED
-        if max(len(src), len(tgt)) >= UNEQUAL_CHARACTERS:
-            ratio = (len(src) + 5) / (len(tgt) + 5)
+        lengths = _width(src), _width(tgt)
+        if max(lengths) >= UNEQUAL_CHARACTERS:
+            ratio = (lengths[0] + 5) / (lengths[1] + 5)
             if not 1 / UNEQUAL <= ratio <= UNEQUAL:
                 return PairProblem.UNEQUAL
         for text, seen in zip((src, tgt), self._scripts, strict=False):
@@ -105,6 +108,10 @@ class PairScorer:
             if len(text) >= CERTAIN_CHARACTERS and other_language(text, code, CERTAIN) is not None:
                 return PairProblem.LANGUAGE
         return None
+
+
+def _width(text: str) -> int:
+    return len(text) + sum(is_wide(letter) for letter in text if letter >= "\u1100")  # none below is wide
 
 
 def _is_copy(src: str, tgt: str) -> bool:
