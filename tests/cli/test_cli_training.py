@@ -211,6 +211,8 @@ def test_minutes_are_spoken_of_as_minutes(run: Run, corpus: tuple[Path, Path], t
     assert err.endswith(f"or train the weights further in one (--from {tmp_path / 'run'}, or start in Python)\n")
     _, _, err = run(*command, "--minutes", 2, "--set", "training.seed=1")
     assert "training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2)" in err
+    _, _, err = run(*command, "--set", "training.seed=1")
+    assert "training.max_hours was 0.01667 (--minutes 1), is not set" in err
 
 
 def test_the_recipe_says_what_it_sets_alone(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:

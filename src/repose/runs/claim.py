@@ -165,6 +165,8 @@ def _differing_data(theirs: RunConfig, digests: Mapping[str, str]) -> list[str]:
 
 def _written(name: str, value: object) -> str:
     """Return a setting as text to show; hours also as the option that sets them."""
+    if value is None:
+        return "not set"
     if not isinstance(value, float):
         return repr(value)
     return f"{value:.4g}" + (f" (--minutes {60 * value:.4g})" if name == "training.max_hours" else "")
