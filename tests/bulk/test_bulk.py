@@ -391,10 +391,10 @@ def test_another_job_is_refused(tmp_path: Path, planned: Planned) -> None:
         ({"search": {"beam_size": 2}}, "settings of the search"),
         ({"models": (dataclasses.replace(plan.job.models[0], sha256="1" * 64),)}, "the model or its engine"),
     ):
-        with pytest.raises(ConfigError, match=f"holds another job, whose {named} differ: choose another --out"):
+        with pytest.raises(ConfigError, match=rf"holds another job \({named} differ\): choose another --out"):
             planned([file], **changes)
     write(file, b"a\nc\n")
-    with pytest.raises(ConfigError, match="the inputs differ"):
+    with pytest.raises(ConfigError, match=r"holds another job \(the inputs differ\): choose"):
         planned([file])
 
 

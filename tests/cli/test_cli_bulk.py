@@ -72,6 +72,7 @@ def test_processes_give_what_translate_gives(run_repose: Run, tmp_path: Path, mo
     assert (out / "merged.txt").read_text(encoding="utf-8") == wanted
     code, said, _ = run_repose("bulk", "status", out)
     assert "8 of 8" in said
+    assert "figure" in said, "the columns have names"
     assert "300 of 300" in said
     assert run_repose("bulk", "merge", out)[:2] == (0, f"{out / 'merged.txt'}\n")
     packed, out = tmp_path / "in.txt.gz", tmp_path / "packed"

@@ -260,7 +260,7 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Files]) -> Plan:
 
 def _another(store: Store, changes: Sequence[str]) -> str:
     what = " and ".join(filter(None, (", ".join(changes[:-1]), changes[-1])))
-    return f"{store.where} holds another job, whose {what} differ: choose another --out, or delete that folder"
+    return f"{store.where} holds another job ({what} differ): choose another --out, or delete that folder"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

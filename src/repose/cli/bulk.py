@@ -144,7 +144,7 @@ def status(out: Annotated[str, Argument(help="Folder of a job.")]) -> None:
         rows.append(("time left, at that rate", duration(found.seconds_left)))
     rows += [("translated in parts", f"{found.too_long:,}")] if found.too_long else []
     rows += [(f"failed: {reason}", f"{number:,}") for reason, number in sorted(found.failed.items())]
-    show(make_table(("", ""), rows, right=[1], title=out))
+    show(make_table(("figure", "value"), rows, right=[1], title=out))
 
 
 @app.command()
