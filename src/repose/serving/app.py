@@ -17,22 +17,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
 
 from repose.data.scripts import has_letters
 from repose.documents.formats import FORMATS
 from repose.serving import documents, explain, files, page, parameters
 from repose.serving.access import Access, address_of
 from repose.serving.catalogue import Catalogue, Direction
-from repose.serving.dispatcher import ANSWERED_BY, Dispatcher, TranslationError
+from repose.serving.dispatcher import ANSWERED_BY, Dispatcher
 from repose.serving.languages import NOTHING, Detected, canonical, detect, name_of, shown
 from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
-from repose.serving.middleware import Outermost
+from repose.serving.middleware import POST, Outermost, Route
 from repose.serving.parameters import Parameters, check_sizes
 from repose.serving.refusals import RequestError, closing, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
@@ -42,7 +39,6 @@ from repose.serving.texts import TranslatedText, translate_texts, warnings_of_un
 T = TypeVar("T")
 FRONTEND_TIMEOUT = 500
 """Milliseconds after the last keystroke before the page translates."""
-_GONE = 499
 _ARCHIVES_AT_ONCE = 4  # documents of office programs, which take far more memory than their files' size
 _SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 _SECONDS = re.compile(r"\d{1,5}(\.\d{1,3})?")
@@ -345,65 +341,29 @@ class Service:
 
 
 def make_app(service: Service) -> Outermost:
-    """Build the application with its middleware."""
+    """Build the application: the middleware around the endpoints."""
     settings = service.settings
-    routes: list[Route | Mount] = [
-        Route("/translate", service.translate, methods=["POST"]),
-        Route("/detect", service.detect_language, methods=["POST"]),
-        Route("/languages", service.languages),
-        Route("/frontend/settings", service.frontend_settings),
-        Route("/suggest", service.suggest, methods=["POST"]),
-        Route("/translate_file", service.translate_file, methods=["POST"]),
-        Route("/download_file/{name}", service.download_file, name="download_file"),
-        Route("/explain", service.explain, methods=["POST"]),
-        Route("/models", service.models),
-        Route("/health", service.health),
-        Route("/health/live", service.health),
-        Route("/health/ready", service.health_ready),
-        Route("/spec", service.spec),
-        Route("/docs", service.docs),
-    ]
-    if settings.metrics:
-        routes.append(Route("/metrics", service.expose_metrics))
-    if settings.page:
-        routes += page.routes()
-    handlers: Any = dict.fromkeys((RequestError, HTTPException, ClientDisconnect, TranslationError), _to_refusal)
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # would redirect to http even behind a proxy with https, and send texts there
-    direct = {
-        (method, route.path): route.endpoint
-        for route in routes
-        if isinstance(route, Route) and "{" not in route.path
-        for method in route.methods or ()
+    routes = {
+        "/translate": Route(service.translate, POST),
+        "/detect": Route(service.detect_language, POST),
+        "/languages": Route(service.languages),
+        "/frontend/settings": Route(service.frontend_settings),
+        "/suggest": Route(service.suggest, POST),
+        "/translate_file": Route(service.translate_file, POST),
+        "/download_file": Route(service.download_file, has_name=True),
+        "/explain": Route(service.explain, POST),
+        "/models": Route(service.models),
+        "/health": Route(service.health),
+        "/health/live": Route(service.health),
+        "/health/ready": Route(service.health_ready),
+        "/spec": Route(service.spec),
+        "/docs": Route(service.docs),
     }
-    endpoints = {route.path.partition("/{")[0] or "/" for route in routes}
-    return Outermost(
-        app,
-        direct=direct,
-        refusal=refusal_of,
-        endpoints=endpoints,
-        metrics=service.metrics,
-        log=service.log,
-        settings=settings,
-    )
-
-
-def refusal_of(error: Exception) -> Response | None:
-    """Return the response to an error; None for an unexpected error."""
-    match error:
-        case RequestError():
-            return JSONResponse({"error": error.text}, error.status, error.headers)
-        case HTTPException():
-            return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-        case ClientDisconnect():
-            return Response(status_code=_GONE)
-        case TranslationError():
-            return JSONResponse({"error": "The text could not be translated"}, 500)
-    return None
-
-
-async def _to_refusal(_: Request, error: Exception) -> Response | None:
-    return refusal_of(error)
+    if settings.metrics:
+        routes["/metrics"] = Route(service.expose_metrics)
+    if settings.page:
+        routes |= {"/": Route(page.file), "/page": Route(page.file, has_name=True)}
+    return Outermost(routes, service.metrics, service.log, settings)
 
 
 def _number_of_texts(found: Parameters) -> int:

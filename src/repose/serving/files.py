@@ -8,7 +8,7 @@ from collections.abc import Callable, Container
 from pathlib import PurePosixPath
 from typing import IO
 
-from repose.serving.refusals import RequestError
+from repose.serving.refusals import RequestError, not_found
 from repose.serving.settings import Limits
 
 
@@ -50,7 +50,7 @@ class Downloads:
         """Return a file's content and media type. Raises RequestError if there is no such file, or no longer."""
         self._forget(self._limits.max_files)
         if name not in self._files:
-            raise RequestError(404, "Not Found")
+            raise not_found()
         _, media_type, file = self._files[name]
         file.seek(0)
         return file.read(), media_type

@@ -1,19 +1,21 @@
-"""Middleware for every request: an id, headers, a log line, counts, and an answer in JSON whatever happens."""
+"""What every request meets first: an id, its endpoint, headers, a log line, counts, an answer whatever happens."""
 
 import asyncio
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any, NamedTuple
 
-from starlette.requests import Request
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from repose.serving.dispatcher import TranslationError
 from repose.serving.log import Log, where
 from repose.serving.metrics import Metrics
-from repose.serving.refusals import closing
+from repose.serving.refusals import RequestError, closing, not_found
 from repose.serving.settings import ServeSettings
 
 _CORS = [
@@ -26,9 +28,22 @@ _CORS = [
 ]
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _WITHOUT_CORS = ("/spec", "/docs")
+_GONE = 499
 _UNKNOWN = "other"
 _WATCHED = ("/health", "/health/live", "/health/ready", "/metrics")
 """Endpoints that are polled every few seconds. Only their failures are logged."""
+
+
+GET, POST = ("GET", "HEAD"), ("POST",)
+
+
+class Route(NamedTuple):
+    """What answers the requests of an endpoint."""
+
+    handler: Callable[[Request], Awaitable[Response]]
+    methods: tuple[str, ...] = GET
+    has_name: bool = False
+    """Whether a name follows the endpoint in the path, after a slash: the path parameter `name` of the request."""
 
 
 class Bodies:
@@ -52,42 +67,23 @@ class Bodies:
 
 
 class Outermost:
-    """The outermost layer around the application."""
+    """The application: all that is done for every request, around the endpoint that answers it."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        direct: Mapping[tuple[str, str], Callable[[Request], Awaitable[Response]]],
-        refusal: Callable[[Exception], Response | None],
-        endpoints: set[str],
-        metrics: Metrics,
-        log: Log,
-        settings: ServeSettings,
-    ) -> None:
-        """Wrap an application.
-
-        `direct`: handlers by method and path, which are called without the application's search through its routes.
-        `refusal`: returns the response to an error, or None if the error is unexpected.
-        `endpoints`: paths by which requests are counted.
-        """
-        self._app, self._direct, self._refusal = app, direct, refusal
-        self._endpoints, self._metrics, self._log = endpoints, metrics, log
+    def __init__(self, routes: Mapping[str, Route], metrics: Metrics, log: Log, settings: ServeSettings) -> None:
+        """`routes`: by endpoint, which is the beginning of its path, or all of it."""
+        self._routes, self._metrics, self._log = routes, metrics, log
         self._prefix = settings.url_prefix
         self.bodies = Bodies(settings.limits.max_bodies)
         self.draining = False
         """Whether to close each connection after its next answer."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
         state: dict[str, Any] = scope.setdefault("state", {})
         identity = _identity(scope)
         state["bodies"], state["facts"] = self.bodies, {}
         path = self._below_prefix(scope["path"])
         scope["root_path"] = self._prefix
-        endpoint = _endpoint(path or "", self._endpoints)
+        endpoint = _endpoint(path or "", self._routes)
         began, status = time.perf_counter(), 0
 
         async def answer(message: Message) -> None:
@@ -99,16 +95,16 @@ class Outermost:
 
         self._metrics.in_flight.inc()
         try:
-            response = await self._response(path, scope, receive)
+            response = await self._response(path, endpoint, scope, receive)
             await response(scope, receive, answer)
         except asyncio.CancelledError:
-            if status or not self.draining or (refusal := self._refusal(closing())) is None:
+            if status or not self.draining:
                 raise
-            await refusal(scope, receive, answer)
+            await self._refusal(closing(), identity)(scope, receive, answer)
         except Exception as error:
-            self._log("error", id=identity.decode(), kind=type(error).__name__, where=where(error))
+            refusal = self._refusal(error, identity)
             if not status:
-                await JSONResponse({"error": "Internal error"}, 500)(scope, receive, answer)
+                await refusal(scope, receive, answer)
         finally:
             self._metrics.in_flight.dec()
             self.bodies.give_back(state)
@@ -129,28 +125,42 @@ class Outermost:
 
         /health is also answered without the prefix, since health checks run on the server's own machine.
         """
-        if not self._prefix or (path.startswith("/health") and _endpoint(path, self._endpoints) != _UNKNOWN):
+        if not self._prefix or (path.startswith("/health") and _endpoint(path, self._routes) != _UNKNOWN):
             return path
         below = path.removeprefix(self._prefix)
         return below if len(below) < len(path) and below.startswith("/") else None
 
-    async def _response(self, path: str | None, scope: Scope, receive: Receive) -> ASGIApp:
-        """Return what answers a request. `path`: the path without the prefix, or None."""
+    async def _response(self, path: str | None, endpoint: str, scope: Scope, receive: Receive) -> Response:
+        """Return the response of the endpoint. `path`: the path without the prefix, or None. Raises its errors."""
         if scope["method"] == "OPTIONS":
             return Response(media_type="application/json")
         if path is None and scope["path"] == self._prefix:
             query = "?" * bool(scope["query_string"]) + scope["query_string"].decode("latin-1")
             return Response("{}", 308, {"Location": f"{self._prefix}/{query}"}, "application/json")
-        if path is None:
-            return JSONResponse({"error": "Not Found"}, 404)
-        if (handler := self._direct.get((scope["method"], path))) is None:
-            return self._app
-        try:
-            return await handler(Request(scope, receive))
-        except Exception as error:
-            if (refusal := self._refusal(error)) is None:
-                raise
-            return refusal
+        if path is None or (route := self._routes.get(endpoint)) is None:
+            raise not_found()
+        name = path.removeprefix(endpoint)
+        if route.has_name:
+            scope["path_params"] = {"name": name.removeprefix("/")}
+        elif name:
+            raise not_found()
+        if scope["method"] not in route.methods:
+            raise RequestError(405, "Method Not Allowed", {"Allow": ", ".join(route.methods)})
+        return await route.handler(Request(scope, receive))
+
+    def _refusal(self, error: Exception, identity: bytes) -> Response:
+        """Return the response to an error, and log it if it is unexpected."""
+        match error:
+            case RequestError():
+                return JSONResponse({"error": error.text}, error.status, error.headers)
+            case HTTPException():  # Starlette's, about a file of the page
+                return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+            case ClientDisconnect():
+                return Response(status_code=_GONE)
+            case TranslationError():
+                return JSONResponse({"error": "The text could not be translated"}, 500)
+        self._log("error", id=identity.decode(), kind=type(error).__name__, where=where(error))
+        return JSONResponse({"error": "Internal error"}, 500)
 
     def _headers(self, endpoint: str, identity: bytes) -> list[tuple[bytes, bytes]]:
         headers = [(b"x-request-id", identity), (b"x-content-type-options", b"nosniff")]
@@ -167,6 +177,6 @@ def _identity(scope: Scope) -> bytes:
     return given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8).encode()
 
 
-def _endpoint(path: str, known: set[str]) -> str:
+def _endpoint(path: str, known: Container[str]) -> str:
     first = "/" + path[1:].partition("/")[0]
     return path if path in known else first if first in known else _UNKNOWN

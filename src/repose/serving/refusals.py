@@ -16,6 +16,10 @@ def missing(name: str) -> RequestError:
     return RequestError(400, f"Invalid request: missing {name} parameter")
 
 
+def not_found() -> RequestError:
+    return RequestError(404, "Not Found")
+
+
 def too_long(size: int, limit: int) -> RequestError:
     """Return the error for a request with more characters, or more texts, than the limit."""
     return RequestError(400, f"Invalid request: request ({size}) exceeds text limit ({limit})")
