@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import math
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 
 from repose.serving.log import where
 from repose.serving.messages import Answer, Batch, How, ModelChangedError, ModelToLoad
@@ -49,13 +50,10 @@ class _Job:
     arrived: float
     attempts: int = 0
 
-
-class _Queue(OrderedDict[int, _Job]):
-    """Sentences that may share a batch, keyed by `id`, the oldest first."""
-
     @property
-    def oldest(self) -> _Job:
-        return next(iter(self.values()))
+    def queue(self) -> "How | _Job":
+        """Name of its queue. A sentence that was tried before has a queue of its own, as it is translated alone."""
+        return self if self.attempts else self.how
 
 
 class Dispatcher:
@@ -78,7 +76,7 @@ class Dispatcher:
         self._workers: set[Worker] = set()
         self._ending: set[Worker] = set()
         self._slots: list[asyncio.Task[None]] = []
-        self._queues: dict[How, _Queue] = {}
+        self._queues: dict[How | _Job, dict[_Job, None]] = {}  # sentences that may share a batch, the oldest first
         self._idle: deque[asyncio.Future[list[_Job]]] = deque()
         self._requests = 0
         self._in_work = 0  # sentences
@@ -143,7 +141,7 @@ class Dispatcher:
     def _fail_all(self, error: Exception) -> None:
         """Fail all waiting sentences. Their requests then take them out of the queue."""
         for queue in self._queues.values():
-            for job in queue.values():
+            for job in queue:
                 _fail(job, error)
 
     # Methods for requests
@@ -223,21 +221,19 @@ class Dispatcher:
 
     # The queue
 
-    def _put(self, job: _Job, *, first: bool = False) -> None:
-        queue = self._queues.setdefault(job.how, _Queue())
-        queue[id(job)] = job
-        if first:
-            queue.move_to_end(id(job), last=False)
+    def _put(self, job: _Job) -> None:
+        self._queues.setdefault(job.queue, {})[job] = None
         self._queue_tokens += job.num_tokens
         self._metrics.queue_tokens.inc(job.num_tokens)
 
     def _drop(self, job: _Job) -> bool:
         """Remove a sentence from the queue. Return whether it was there."""
-        queue = self._queues.get(job.how)
-        if queue is None or queue.pop(id(job), None) is None:
+        queue = self._queues.get(job.queue, {})
+        if job not in queue:
             return False
+        del queue[job]
         if not queue:
-            del self._queues[job.how]
+            del self._queues[job.queue]
         self._queue_tokens -= job.num_tokens
         self._metrics.queue_tokens.dec(job.num_tokens)
         self._say_if_empty()
@@ -273,21 +269,17 @@ class Dispatcher:
 
     def _take(self) -> list[_Job]:
         """Take a batch out of the queue: the oldest sentence, and the sentences closest to it in length."""
-        queue = min(self._queues.values(), key=lambda queue: queue.oldest.arrived)
-        oldest = queue.oldest
-        batch = [oldest]
-        if not oldest.attempts:
-            sharing = 1 + sum(not idle.done() for idle in self._idle)
-            rows = min(self._batching.max_batch_rows, math.ceil(len(queue) / sharing))
-            others = [job for _, job in zip(range(_MOST_CONSIDERED), queue.values(), strict=False)][1:]
-            others = [job for job in others if not job.attempts]
-            others.sort(key=lambda job: abs(job.num_tokens - oldest.num_tokens))
-            longest = oldest.num_tokens
-            for job in others:
-                longest = max(longest, job.num_tokens)
-                if len(batch) >= rows or longest * (len(batch) + 1) > self._batching.max_batch_tokens:
-                    break
-                batch.append(job)
+        queue = min(self._queues.values(), key=lambda queue: next(iter(queue)).arrived)
+        oldest, *others = islice(queue, _MOST_CONSIDERED)
+        sharing = 1 + sum(not idle.done() for idle in self._idle)
+        rows = min(self._batching.max_batch_rows, math.ceil(len(queue) / sharing))
+        others.sort(key=lambda job: abs(job.num_tokens - oldest.num_tokens))
+        batch, longest = [oldest], oldest.num_tokens
+        for job in others:
+            longest = max(longest, job.num_tokens)
+            if len(batch) >= rows or longest * (len(batch) + 1) > self._batching.max_batch_tokens:
+                break
+            batch.append(job)
         for job in batch:
             self._drop(job)
         self._in_work += len(batch)
@@ -403,14 +395,14 @@ class Dispatcher:
 
     def _again(self, jobs: Sequence[_Job], error: TranslationError) -> None:
         """Put sentences back into the queue, each to be translated alone. Fail those that were tried too often."""
-        for job in reversed(jobs):
+        for job in jobs:
             if job.answer.done():
                 continue
             job.attempts += 1
             if job.attempts >= _ATTEMPTS:
                 _fail(job, error)
             else:
-                self._put(job, first=True)
+                self._put(job)
         self._wake()
 
     def _record(self, answers: Sequence[Answer]) -> None:
