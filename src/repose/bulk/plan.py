@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from repose._version import __version__
 from repose.bulk.columns import check_columns
-from repose.bulk.inputs import Files, ScannedInput, Window, scan, windows
+from repose.bulk.inputs import Cut, Files, ScannedInput, Window, scan, windows
 from repose.bulk.storage import Store, is_url, normalised
 from repose.decoding.engine import EngineChoice, Precision
 from repose.system.errors import ConfigError, DataError
@@ -222,32 +222,23 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Files]) -> Plan:
     if store.read(PLAN) is None:
         _check_free(store, job)  # before a lock is left there
     with store.locked(LOCK):
-        data = store.read(PLAN)
-        old = None if data is None else Plan.of_json(data, store.place(PLAN))
-        if old is None:
+        if (data := store.read(PLAN)) is None:
+            old = None
             _check_free(store, job)
-        if old is not None and (changes := _changes(old.job.identified(), job.identified())):
-            raise ConfigError(_another(store, changes))
-        if old is None and job.format == "parquet":
-            check_columns([name for files in inputs for name in files], job.fields, job.added)
-        known = {} if old is None else {one.files: one for one in old.inputs}
-        scanned, offsets = [], []
-        for files in inputs:
-            found = known.get(files)
-            if found is not None and found.is_as_before() and old is not None:
-                scanned.append(found)
-                offsets.append([(s.lines, s.ranges) for s in old.shards if old.inputs[s.input] is found])
-                continue
-            facts, cuts = scan(store, files, job.format, job.fields, job.shard_lines, job.added)
-            scanned.append(facts)
-            offsets.append(cuts)
+            if job.format == "parquet":
+                check_columns([name for files in inputs for name in files], job.fields, job.added)
+        else:
+            old = Plan.of_json(data, store.place(PLAN))
+            if changes := _changes(old.job.identified(), job.identified()):
+                raise ConfigError(_another(store, changes))
+        scans = [_scanned(store, job, files, old) for files in inputs]
         shards: list[Shard] = []
         line = 0
-        for number, cuts in enumerate(offsets):
+        for number, (_, cuts) in enumerate(scans):
             for lines, ranges in cuts:
                 shards.append(Shard(len(shards), number, line, lines, ranges))
                 line += lines
-        plan = Plan(job, tuple(scanned), tuple(shards))
+        plan = Plan(job, tuple(one for one, _ in scans), tuple(shards))
         if old is not None and old.identity != plan.identity:
             raise ConfigError(_another(store, ["the inputs"]))
         if not plan.lines:
@@ -256,6 +247,15 @@ def make_plan(store: Store, job: Job, inputs: Sequence[Files]) -> Plan:
         if data != (content := plan.to_json()):
             store.write(PLAN, content)
     return plan
+
+
+def _scanned(store: Store, job: Job, files: Files, old: Plan | None) -> tuple[ScannedInput, list[Cut]]:
+    """Return an input and its shards, as in the old plan if the files have not changed since."""
+    if old is not None:
+        for one in old.inputs:
+            if one.files == files and one.is_as_before():
+                return one, [(shard.lines, shard.ranges) for shard in old.shards if old.inputs[shard.input] is one]
+    return scan(store, files, job.format, job.fields, job.shard_lines, job.added)
 
 
 def _another(store: Store, changes: Sequence[str]) -> str:

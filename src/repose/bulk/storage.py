@@ -209,7 +209,6 @@ class UrlStore(Store):
 
     def write(self, name: str, data: bytes) -> None:
         with self._writing(name):
-            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             self._fs.pipe_file(self._path(name), data)
 
     @contextlib.contextmanager
@@ -218,7 +217,6 @@ class UrlStore(Store):
             temporary = Path(folder) / "part"
             yield temporary  # errors of the block are its own
             with self._writing(name):
-                self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
                 self._fs.put_file(str(temporary), self._path(name))
 
     def remove(self, name: str) -> None:
@@ -239,7 +237,9 @@ class UrlStore(Store):
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[None]:
+        """Make the folder of a file that is written within the block. Raises WriteError."""
         try:
+            self._fs.makedirs(self._path(name).rpartition("/")[0], exist_ok=True)
             yield
         except OSError as error:
             raise WriteError(
