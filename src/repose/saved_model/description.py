@@ -89,8 +89,7 @@ def read_description(
 def _check(folder: Path, name: str, digest: Any) -> None:
     path = folder / name
     try:
-        inside = path.resolve().is_relative_to(folder.resolve()) or hub.is_blob(path, folder)
-        found = sha256_of(path) if inside and path.is_file() else None
+        found = sha256_of(path) if hub.is_inside(path, folder) and path.is_file() else None
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from error
     except ValueError as error:

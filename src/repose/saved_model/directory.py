@@ -405,8 +405,7 @@ def _read(folder: Path, name: str, max_bytes: int, digests: Mapping[str, str] | 
     base = folder if folder.is_dir() else previous(folder)
     path = base / name
     try:
-        inside = path.resolve().is_relative_to(base.resolve()) or hub.is_blob(path, base)
-        status = path.stat()
+        inside, status = hub.is_inside(path, base), path.stat()
         if not inside or not stat.S_ISREG(status.st_mode):
             raise CheckpointError(
                 f"{path} is not a file within the model directory: copy the file itself to this place"

@@ -83,15 +83,14 @@ def fetch(name: str) -> Path:
     return Path(folder)
 
 
-def is_blob(path: Path, folder: Path) -> bool:
-    """Return whether a link in `folder`, a snapshot in the hub's cache, points to the cache's store of file
-    contents."""
-    repository = folder.resolve().parent.parent
-    return (
-        folder.resolve().parent.name == "snapshots"
-        and repository.name.startswith("models--")
-        and path.resolve().parent == repository / "blobs"
-    )
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return whether a file of `folder` is there, and no link out of it; in a snapshot of the hub's cache, also if it
+    is a link to the cache's store of file contents. Raises OSError, RuntimeError or ValueError for an impossible
+    path."""
+    path, folder = path.resolve(), folder.resolve()
+    repository = folder.parent.parent
+    is_snapshot = folder.parent.name == "snapshots" and repository.name.startswith("models--")
+    return path.is_relative_to(folder) or (is_snapshot and path.parent == repository / "blobs")
 
 
 def _text(name: str | os.PathLike[str]) -> str:
