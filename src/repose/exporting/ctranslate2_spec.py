@@ -223,9 +223,8 @@ def _layer_norm(norm: nn.Module | None) -> nn.LayerNorm:
 
 def _linear(spec: Any, layers: Sequence[nn.Linear], k: float = 1.0) -> None:
     """Stack projections of the same rows, divided by k."""
-    zeros = (layer.weight.new_zeros(layer.out_features) for layer in layers)
     biases: list[Tensor] = [
-        zero if layer.bias is None else layer.bias for layer, zero in zip(layers, zeros, strict=True)
+        layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias for layer in layers
     ]
     spec.weight = _array(torch.cat([layer.weight.double() for layer in layers]) / k)
     spec.bias = _array(torch.cat(biases).double() / k)

@@ -39,14 +39,6 @@ WITH_CARD = ("onnx", "ctranslate2")
 """Targets that get a model card, because programs load them, also from a hub."""
 
 
-def get_target(name: TargetName) -> Target:
-    """Return a target's `export` function. Raises ConfigError for an unknown target."""
-    if not isinstance(name, str) or name not in TARGETS:
-        raise ConfigError(unknown("target", name, list(TARGETS)))
-    target: Target = import_module(TARGETS[name]).export
-    return target
-
-
 @naming_extras()
 def export(
     run: str | os.PathLike[str],
@@ -66,7 +58,9 @@ def export(
     CheckpointError for a model that cannot be read, an `out` that holds something else, or an export that computes
     something other than the model; BusyError if another process exports there; WriteError if it cannot be written.
     """
-    target = get_target(to)
+    if not isinstance(to, str) or to not in TARGETS:
+        raise ConfigError(unknown("target", to, list(TARGETS)))
+    target: Target = import_module(TARGETS[to]).export
     if precision not in get_args(Precision):
         raise ConfigError(unknown("precision", precision, get_args(Precision)))
     if single_file and to not in IN_ONE_FILE:
