@@ -3,7 +3,7 @@
 settings.py                         settings and limits of `repose serve`
 server.py                           runs everything: models, application, HTTP server, signals
 protocol.py                         limits on reading a request: bytes, headers, seconds, connections
-middleware.py                       for every request: an id, headers, a log line, counts
+middleware.py                       for every request: an id, its endpoint, headers, a log line, counts
 app.py                              the endpoints
 access.py, parameters.py            API keys and rate limits; the parameters of a request
 refusals.py                         error responses

@@ -238,18 +238,19 @@ class Service:
     async def translate_file(self, request: Request) -> Response:
         if not self.settings.files:
             raise RequestError(403, "Files translation are disabled on this server.")
-        found = await self.read(request, cost=self._cost_of_file)
+        found = await self.read(request, cost=lambda found: self._cost(len(found.upload("file").content)))
         upload = found.upload("file")
         source, target = found.text("source"), found.text("target")
         suffix = files.suffix_of(upload.name, FORMATS)
-        content = upload.content
+        content, state = upload.content, request.scope["state"]
 
         async def work() -> tuple[str, bytes, list[str]]:
             async with self._archives if FORMATS[suffix].archive else nullcontext():
                 document = await documents.read(content, suffix)
                 media_type = documents.media_type(suffix, document)
                 if FORMATS[suffix].archive:  # the size of the packed file was counted
-                    self._charge_letters(request, sum(len(segment.text) for segment in document.segments))
+                    size = sum(len(segment.text) for segment in document.segments)
+                    self.access.charge(state["client"], self._cost(size), counted=state["counted"])
                 letters = documents.letters_of(document)
                 direction = self.direction(source, target, self.detected(source, [letters]))
                 if direction is None:
@@ -259,7 +260,7 @@ class Service:
                         self.dispatcher, direction, document, self.settings.beam_size
                     )
 
-        request.scope["state"]["facts"] |= {"bytes": len(content), "format": suffix}
+        state["facts"] |= {"bytes": len(content), "format": suffix}
         self._check_open()
         media_type, translated, warnings = await self.answer(request, work(), self.settings.limits.file_timeout)
         self._check_open()
@@ -278,16 +279,10 @@ class Service:
         url = request.base_url
         return str(url.replace(scheme=scheme) if scheme in ("http", "https") else url)
 
-    def _cost_of_file(self, found: Parameters) -> int:
-        return self._cost(len(found.upload("file").content))
-
     def _cost(self, size: int) -> int:
+        """Return how many requests a file with this many bytes or letters counts as."""
         limit = self.settings.limits.char_limit
         return 1 if limit == NO_LIMIT else max(1, -(-size // limit))
-
-    def _charge_letters(self, request: Request, size: int) -> None:
-        state = request.scope["state"]
-        self.access.charge(state["client"], self._cost(size), counted=state["counted"])
 
     async def download_file(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from repose.data.language import UNKNOWN
 from repose.data.tags import Taught, taught
-from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
 from repose.decoding.options import DEFAULTS
 from repose.decoding.translator import MODEL_KIND
@@ -42,8 +41,8 @@ class ServedModel:
     """Kinds of pairs that it was trained on besides pairs of its own languages."""
     lengths: Lengths
     """Limits on the length of sources, in tokens."""
-    scripts: frozenset[str] | None
-    """Scripts of the training's sources; None if the model does not state them."""
+    scripts: frozenset[str]
+    """Scripts of the training's sources; empty if the model does not state them."""
     spans: Spans
     """Finds the characters that its tokens stand for."""
     about: dict[str, Any]
@@ -139,9 +138,15 @@ def read_catalogue(runs: Sequence[Path], languages: Sequence[str]) -> Catalogue:
 
 
 def _read_model(path: Path, left: list[str]) -> ServedModel:
-    stamp = stamp_of(path)
-    files = _read_files(path)
-    place, limit, tokenizers, config = files[:4]
+    """Read a run directory, a model directory, an export to ONNX, or a model on a hub, without the weights."""
+    stamp, place = stamp_of(path), hub.local_folder(path)
+    exported = graphs.read(place) if graphs.is_graph_folder(place) else None
+    if exported is not None:
+        config, limit = graphs.config_of(exported, path), exported.facts.max_length
+        tokenizers = directory.read_tokenizers(place, exported.description["sha256"], MODEL_KIND, config)
+    else:
+        tokenizers, config = directory.load_without_weights(place, MODEL_KIND)
+        limit = directory.architecture_in(config, place).max_length
     source, target = (str(config.get(name, "und")) for name in ("src_lang", "tgt_lang"))
     if "und" in (source, target) and not left:
         raise ConfigError(f"{path} does not state its languages: name them, as in --lang pt:en")
@@ -157,9 +162,9 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         tags=frozenset(src.tags),
         also=tuple(taught(config)[1:]),
         lengths=Lengths.of(src, config, limit, tagged=config.get("tag") is not None),
-        scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else None,
+        scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else frozenset(),
         spans=Spans.of(src, tgt),
-        about=_about(path, files),
+        about=_about(path, place, config, exported),
         beam_size=config.get("decoding", {}).get("beam_size", DEFAULTS.beam_size),
         stamp=stamp,
     )
@@ -175,27 +180,6 @@ def stamp_of(path: Path) -> str:
         return hashlib.sha256(described.read_bytes()).hexdigest()
     except OSError:
         return ""
-
-
-class _Files(NamedTuple):
-    place: Path
-    max_length: int
-    tokenizers: tuple[Tokenizer, Tokenizer]
-    config: dict[str, Any]
-    exported: graphs.GraphFolder | None = None
-    """Set if the model is an export to ONNX."""
-
-
-def _read_files(path: Path) -> _Files:
-    """Read a run directory, a model directory, an export to ONNX, or a model on a hub, without the weights."""
-    place = hub.local_folder(path)
-    if graphs.is_graph_folder(place):
-        found = graphs.read(place)
-        config = graphs.config_of(found, path)
-        src, tgt = directory.read_tokenizers(place, found.description["sha256"], MODEL_KIND, config)
-        return _Files(place, found.facts.max_length, (src, tgt), config, found)
-    (src, tgt), config = directory.load_without_weights(place, MODEL_KIND)
-    return _Files(place, directory.architecture_in(config, place).max_length, (src, tgt), config)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -219,9 +203,8 @@ def _directions(place: int, model: ServedModel) -> list[Direction]:
     return list(found.values())
 
 
-def _about(path: Path, files: _Files) -> dict[str, Any]:
-    """Return a model's entry in the answer of /models. All facts come from its files."""
-    place, config, exported = files.place, files.config, files.exported
+def _about(path: Path, place: Path, config: dict[str, Any], exported: graphs.GraphFolder | None) -> dict[str, Any]:
+    """Return a model's entry in the answer of /models. All facts come from its files, in `place`."""
     if exported is not None:
         digest, known = exported.description.get("weights_sha256"), exported.description.get("about")
     else:

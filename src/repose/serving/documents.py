@@ -60,14 +60,7 @@ async def read(content: bytes, suffix: str) -> Document:
 
 def letters_of(document: Document) -> str:
     """Return the beginning of the text to translate, without markup, for language detection."""
-    letters: list[str] = []
-    number = 0
-    for segment in document.segments:
-        letters.append(segment.text)
-        number += 1 + len(segment.text)
-        if number > _LOOKED_AT:
-            break
-    return "\n".join(letters)[:_LOOKED_AT]
+    return "\n".join(segment.text for segment in islice(document.segments, _LOOKED_AT))[:_LOOKED_AT]
 
 
 async def letters_of_html(texts: Sequence[str]) -> str:

@@ -50,9 +50,9 @@ def _alternatives(whole: Parts, answers: Sequence[Answer], number: int) -> list[
 def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]) -> list[list[float]]:
     """Average attention over the heads of the last layer.
 
-    (layers, heads, target tokens, source tokens) becomes (target tokens, source tokens).
+    (layers, heads, target tokens, source tokens) becomes (target tokens, source tokens). Without layers, it is empty.
     """
-    heads = attention[-1]
+    heads = attention[-1] if attention else []
     return [
         [round(sum(weights) / len(heads), DIGITS) for weights in zip(*rows, strict=True)]
         for rows in zip(*heads, strict=True)
@@ -73,23 +73,21 @@ def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[
         tgt_begin = len(before) - len(text)
         source: list[dict[str, Any]] = []
         target: list[dict[str, Any]] = []
-        attention: dict[str, Any] = {"weights": [], **({"attention": []} if heads else {})}
+        attention: list[list[list[list[float]]]] = []
         if (explained := answer.explained) is not None:
             source = tokens(explained.src_tokens, explained.src_spans, begin)
             target = tokens(explained.tgt_tokens, _stripped(explained.tgt_spans, answer.texts[0]), tgt_begin)
-            for place_of_token, token in enumerate(target):
-                known = place_of_token < len(explained.log_probs)
-                token["logProbability"] = explained.log_probs[place_of_token] if known else None
-            attention["weights"] = _mean_of_last_layer(explained.attention)
-            if heads:
-                attention["attention"] = explained.attention
+            for token, log_prob in zip(target, explained.log_probs, strict=True):
+                token["logProbability"] = log_prob
+            attention = explained.attention
         sentences.append(
             {
                 "source": {"text": part.text, "start": begin, "tokens": source},
                 "target": {"text": text, "start": tgt_begin, "tokens": target},
                 "score": round(answer.score, DIGITS),
                 "truncated": answer.truncated,
-                **attention,
+                "weights": _mean_of_last_layer(attention),
+                **({"attention": attention} if heads else {}),
             }
         )
     return sentences

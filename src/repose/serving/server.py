@@ -21,7 +21,6 @@ from repose.serving import documents
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
 from repose.serving.dispatcher import Dispatcher
-from repose.serving.languages import shown
 from repose.serving.log import HttpEvents, Log, where
 from repose.serving.messages import ModelToLoad
 from repose.serving.metrics import Metrics
@@ -213,7 +212,7 @@ class Server:
         host, port = self._listener.getsockname()[:2]
         self._log("ready", port=port, workers=len(self._service.dispatcher.pids))
         directions = self._service.catalogue.models_json()
-        pairs = ", ".join(f"{shown(str(d['source']))} to {shown(str(d['target']))}" for d in directions)
+        pairs = ", ".join(f"{d['source']} to {d['target']}" for d in directions)
         for model in self._service.catalogue.models:
             if model.about["looks_ahead"]:
                 self._say(f"{model.about['name']}: {LOOKS_AHEAD}")

@@ -136,7 +136,7 @@ def warnings_of_unchanged(text: str, language: str) -> list[str]:
 
 def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
     """Return warnings about input in another script or language than the model's, or with overlong sentences."""
-    warning = input_warning([text], direction.model.scripts or (), base_code(direction.source))
+    warning = input_warning([text], direction.model.scripts, base_code(direction.source))
     warnings = [] if warning is None else [warning.sentence]
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
