@@ -14,6 +14,7 @@ import torch
 from repose.graphs.coverage import Listed
 from repose.graphs.graph import Array, Graph, Value, array
 from repose.model.attention import Attention
+from repose.model.cached_attention import folded
 from repose.model.kernels.linear import SideBySide
 from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
 from repose.model.qk_norm import EPS
@@ -59,11 +60,12 @@ class GraphAttention:
         """`positions`: those of its stack for self-attention; None for cross-attention."""
         self._graph, self.scores = graph, attention.scores
         with torch.no_grad():
-            folded = attention.folded()
-        self.num_heads, self.is_absorbed = attention.num_heads, folded.is_absorbed
+            projections = folded(attention)
+        self.num_heads, self.is_absorbed = attention.num_heads, projections.is_absorbed
         self.groups = 1 if self.is_absorbed else attention.kv_heads
         self.inner = self.num_heads // self.groups
-        self._query, self._output = _arrays(folded.query, folded.query_bias), _arrays(folded.output, folded.output_bias)
+        self._query = _arrays(projections.query, projections.query_bias)
+        self._output = _arrays(projections.output, projections.output_bias)
         key, value = attention.key, attention.value
         self._key = _arrays(key.weight, key.bias)
         values = [value.first, value.second] if isinstance(value, SideBySide) else [value]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple, assert_never, cast
+from typing import assert_never, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,22 +27,6 @@ ABSORBED_AT = 0.75
 
 It is less than 1 because absorbing has a cost of its own: some products of weights at every pass.
 """
-
-
-class Folded(NamedTuple):
-    """The query and output projections as decoding uses them; the scale is in the query's."""
-
-    is_absorbed: bool
-    """True if keys and values are the tokens themselves (`kernels.absorption`)."""
-    query: Float[Tensor, "Hc D"]
-    query_bias: Float[Tensor, " Hc"] | None
-    output: Float[Tensor, "D He"]
-    output_bias: Float[Tensor, " D"] | None
-    value_bias: Float[Tensor, " D"] | None
-    """The part of `output_bias` that comes from the biases of absorbed values.
-
-    It belongs to the output because a query's weights sum to one; a query without keys must not get it.
-    """
 
 
 class Attention(nn.Module):
@@ -92,9 +76,13 @@ class Attention(nn.Module):
             case _:
                 assert_never(a.values)
         self.output = Linear(width, a.d_model, bias=a.attention_bias)
-        turns = positions is not None and positions.turns
-        stays, of_each = self.qk_norm.is_none and not turns, isinstance(self.value, Linear) and shared == width
-        self.may_absorb = self.scores.allow_absorption and stays and of_each
+        self.may_absorb = (
+            self.scores.allow_absorption
+            and not (positions is not None and positions.turns)
+            and self.qk_norm.is_none
+            and isinstance(self.value, Linear)
+            and a.kv_heads == a.num_heads
+        )
         """True if heads may be absorbed, both over whole sentences and while decoding.
 
         They may not if queries and keys are turned or normalised, because a score is then no product of projections;
@@ -106,17 +94,10 @@ class Attention(nn.Module):
         """Return whether heads may be absorbed and the projections then take at most this share of the operations."""
         return self.may_absorb and cost(self.query.in_features, self.value.in_features, self.head_dim) <= share
 
-    def folded(self) -> Folded:
-        """Return the projections for decoding, absorbed if that takes no more operations."""
-        if not self.absorbs(1.0):
-            query, output = self.query, self.output
-            bias = None if query.bias is None else query.bias * self.scale
-            return Folded(False, query.weight * self.scale, bias, output.weight, output.bias, None)
-        w_q, b_q, w_o, of_heads = self._absorb()
-        if of_heads is None:  # then no projection has a bias
-            return Folded(True, w_q, b_q, w_o, None, None)
-        of_values = of_heads.sum(1)
-        return Folded(True, w_q, b_q, w_o, of_values + self.output.bias, of_values)
+    def absorbed(self) -> Absorbed:
+        """Return the projections that remain when heads are absorbed; the scale is in the query's."""
+        assert isinstance(self.value, Linear), "or it may not absorb"
+        return absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
 
     def forward(
         self,
@@ -157,7 +138,7 @@ class Attention(nn.Module):
         self, queries_from: Tensor, keys_from: Tensor, values_from: Tensor, blocks: Blocks | LocalBlocks
     ) -> Tensor:
         """Attend as `forward` does, where the tokens are the keys and values of all heads (`kernels.absorption`)."""
-        w_q, b_q, w_o, value_bias = self._absorb()
+        w_q, b_q, w_o, value_bias = self.absorbed()
         queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
         tokens = blocks.keys_of(1)
         keys = tokens.spread(keys_from)
@@ -168,10 +149,6 @@ class Attention(nn.Module):
             return out
         assert sums is not None
         return out + linear(blocks.queries.gather(sums).to(w_o.dtype), value_bias)
-
-    def _absorb(self) -> Absorbed:
-        assert isinstance(self.value, Linear), "or it may not absorb"
-        return absorb(self.query, self.key, self.value, self.output, self.num_heads, self.scale)
 
     def _attend(
         self,

@@ -25,6 +25,35 @@ from repose.model.positions import Positions
 from repose.model.scores import Reach
 
 
+class Folded(NamedTuple):
+    """The query and output projections as decoding uses them; the scale is in the query's."""
+
+    is_absorbed: bool
+    """True if keys and values are the tokens themselves (`kernels.absorption`)."""
+    query: Float[Tensor, "Hc D"]
+    query_bias: Float[Tensor, " Hc"] | None
+    output: Float[Tensor, "D He"]
+    output_bias: Float[Tensor, " D"] | None
+    value_bias: Float[Tensor, " D"] | None
+    """The part of `output_bias` that comes from the biases of absorbed values.
+
+    It belongs to the output because a query's weights sum to one; a query without keys must not get it.
+    """
+
+
+def folded(attention: Attention) -> Folded:
+    """Return an attention's projections for decoding, absorbed if that takes no more operations."""
+    if not attention.absorbs(1.0):
+        query, output = attention.query, attention.output
+        bias = None if query.bias is None else query.bias * attention.scale
+        return Folded(False, query.weight * attention.scale, bias, output.weight, output.bias, None)
+    w_q, b_q, w_o, of_heads = attention.absorbed()
+    if of_heads is None:  # then no projection has a bias
+        return Folded(True, w_q, b_q, w_o, None, None)
+    of_values = of_heads.sum(1)
+    return Folded(True, w_q, b_q, w_o, of_values + attention.output.bias, of_values)
+
+
 class StepKeyMask(NamedTuple):
     """The mask of a decoding step (`scores.KeyMask`)."""
 
@@ -66,18 +95,18 @@ class CachedAttention:
     """
 
     def __init__(self, attention: Attention) -> None:
-        query, key, value, folded = attention.query, attention.key, attention.value, attention.folded()
-        self.is_absorbed, self._value_bias = folded.is_absorbed, folded.value_bias
+        query, key, value, projections = attention.query, attention.key, attention.value, folded(attention)
+        self.is_absorbed, self._value_bias = projections.is_absorbed, projections.value_bias
         self.scores, self.qk_norm = attention.scores, attention.qk_norm
         self.num_heads, self.num_groups = attention.num_heads, 1 if self.is_absorbed else attention.kv_heads
         self.key, self.value = key, value
-        self.query = Affine(folded.query, folded.query_bias, query)
-        self.output = Affine(folded.output, folded.output_bias, attention.output)
+        self.query = Affine(projections.query, projections.query_bias, query)
+        self.output = Affine(projections.output, projections.output_bias, attention.output)
         self._all: Affine | None = None
         """The query, key and value projections as one product, if all three read the same rows."""
         if not self.is_absorbed and isinstance(value, Linear) and query.in_features == value.in_features:
-            biases = None if folded.query_bias is None else torch.cat([folded.query_bias, key.bias, value.bias])
-            self._all = Affine(torch.cat([folded.query, key.weight, value.weight]), biases, query)
+            weight, bias = torch.cat([projections.query, key.weight, value.weight]), projections.query_bias
+            self._all = Affine(weight, None if bias is None else torch.cat([bias, key.bias, value.bias]), query)
             self._widths = [layer.out_features for layer in (query, key, value)]
 
     def self_attention(
