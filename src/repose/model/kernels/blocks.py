@@ -52,10 +52,9 @@ class Blocks(Reach):
 
         `causal`: position t attends only to positions up to t. `positions`: the stack's positions, for self-attention.
         """
-        layout = PackedLayout if queries.packs else PaddedLayout
         parts = _of_like_length(queries)
-        of_queries = layout(queries, parts, num_heads)
-        of_keys = of_queries if keys is queries else layout(keys, parts, num_heads)
+        of_queries = _layout(queries, parts, num_heads)
+        of_keys = of_queries if keys is queries else _layout(keys, parts, num_heads)
         self.queries: Layout = of_queries
         """The layout of the queries: b*h matrices of q rows for each block."""
         self._of_keys: dict[int, Layout] = {num_heads: of_keys}
@@ -82,8 +81,7 @@ class Blocks(Reach):
     def keys_of(self, groups: int) -> "Layout":
         """Return the layout of keys or values: b*g matrices of k rows for each block, one for each group of heads."""
         if groups not in self._of_keys:
-            layout = PackedLayout if self._packing.packs else PaddedLayout
-            self._of_keys[groups] = layout(self._packing, self._parts, groups)
+            self._of_keys[groups] = _layout(self._packing, self._parts, groups)
         return self._of_keys[groups]
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
@@ -167,8 +165,7 @@ class PackedLayout:
 class PaddedLayout:
     """The layout of all positions of a batch as one block (B, h, L), where packing keeps the padding."""
 
-    def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:  # noqa: ARG002
-        """`parts`: all sentences."""
+    def __init__(self, packing: Packing, num_heads: int) -> None:
         (self._num_sentences, self._length), self._num_heads = packing.mask.shape, num_heads
         self.masks = [packing.mask]
         self.sizes = [(self._num_sentences * num_heads, self._length)]
@@ -186,6 +183,10 @@ class PaddedLayout:
 
     def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
         return self.rows(flat.view(self._num_sentences, self._num_heads, self._length, -1))
+
+
+def _layout(packing: Packing, parts: Sequence[Tensor], num_heads: int) -> PackedLayout | PaddedLayout:
+    return PackedLayout(packing, parts, num_heads) if packing.packs else PaddedLayout(packing, num_heads)
 
 
 def make_block(
