@@ -33,7 +33,7 @@ from repose.system.errors import (
     WriteError,
 )
 from repose.tasks.translation import TASK
-from repose.training import advice, checkpoint, distributed, loop
+from repose.training import advice, checkpoint, clock, distributed, loop
 from repose.training.checkpoint import State, read_state, save
 from repose.training.display import Display
 from repose.training.distributed import World
@@ -238,20 +238,19 @@ def test_a_finished_run_without_state_answers_under_torchrun_too(
         lab.go(lab.job(), tmp_path, workers=2)
 
 
-def test_the_first_update_says_nothing_of_the_speed() -> None:
-    writer, state = types.SimpleNamespace(seconds=5.0), types.SimpleNamespace(update=0)
-    trainer: Any = types.SimpleNamespace(
-        writer=writer, state=state, total=100_000, config=types.SimpleNamespace(max_hours=120 / 3600), start=None
-    )
-    trainer._pace, trainer._epoch = (lambda: loop.Trainer._pace(trainer)), (lambda: 1)
-    trainer.config.patience = None
+def test_the_first_update_says_nothing_of_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = types.SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(clock, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    timed = clock.Clock(0.0, update=0, max_hours=120 / 3600)
+    state, config = types.SimpleNamespace(update=0), types.SimpleNamespace(patience=None)
+    trainer: Any = types.SimpleNamespace(clock=timed, state=state, config=config, total=100_000, _epoch=lambda: 1)
     left, seconds = [], []
-    for state.update, writer.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
-        left.append(loop.Trainer._updates_left(trainer))
+    for state.update, now.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
+        left.append(timed.updates_left(state.update, trainer.total))
         seconds.append(loop.Trainer._progress(trainer).seconds_left)
     assert left == pytest.approx([100_000, 99_999, 439, 431])  # a quarter of a second each, 120 seconds in all
     assert seconds == pytest.approx([115, 110, 109.75, 107.75])
-    trainer.config.max_hours, trainer.total = None, 50
+    trainer.total = 50
     assert loop.Trainer._progress(trainer).seconds_left == pytest.approx(10.0), "what people see is of the same speed"
 
 

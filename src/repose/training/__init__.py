@@ -3,6 +3,7 @@
 job.py                  the inputs of a training, the interface of a task, and the outcome
 run.py                  training as one call: begin or resume, start the workers, train
 loop.py, advice.py      the loop: updates, validations, the end; its warnings
+clock.py                the time that a training has taken and may still take
 feed.py                 each batch as tensors, and this worker's share of it
 learner.py              the model's weights in one flat tensor: their gradient, clipping, Adam
 loss.py, r_drop.py      cross-entropy with its gradient, for one pass and for two (R-Drop)

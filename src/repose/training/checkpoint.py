@@ -27,6 +27,7 @@ from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import remove_half_written, replacing_file
+from repose.training.clock import Clock
 from repose.training.job import TrainingJob
 from repose.training.journal import Journal
 from repose.training.learner import Learner
@@ -274,17 +275,14 @@ def prune(run: RunFolder, updates: Iterable[int]) -> None:
 class CheckpointWriter:
     """Writes checkpoints, the snapshots for averaging, and the model directory; only on the first worker."""
 
-    def __init__(self, job: TrainingJob, run: RunFolder, learner: Learner, state: State, journal: Journal) -> None:
-        self._job, self._run, self._learner, self._state, self.journal = job, run, learner, state, journal
-        self._started = time.monotonic() - state.seconds
+    def __init__(
+        self, job: TrainingJob, run: RunFolder, learner: Learner, state: State, clock: Clock, journal: Journal
+    ) -> None:
+        self._job, self._run, self._learner, self._state, self._clock = job, run, learner, state, clock
+        self.journal = journal
         self._saved = time.monotonic()
         # True if the model may differ from the current weights, so that earlier weights must be kept.
         self._needs_snapshots = job.training.keep == "best" or job.training.average_checkpoints > 1
-
-    @property
-    def seconds(self) -> float:
-        """Wall-clock seconds of the training so far, summed over resumes."""
-        return time.monotonic() - self._started
 
     @property
     def is_due(self) -> bool:
@@ -294,7 +292,7 @@ class CheckpointWriter:
     def save(self) -> None:
         """Write a checkpoint, then remove snapshots that it no longer lists."""
         state = self._state
-        state.seconds = self.seconds
+        state.seconds = self._clock.seconds
         state.metrics_bytes, state.metrics_crc32 = self.journal.sync()
         save(self._run.checkpoint, self._learner.tensors(), state)
         prune(self._run, state.snapshot_updates)

@@ -14,6 +14,7 @@ from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training import advice
 from repose.training.checkpoint import CheckpointWriter, State, Sums
+from repose.training.clock import Clock
 from repose.training.display import Progress
 from repose.training.distributed import World
 from repose.training.feed import Feed, GlobalBatch
@@ -49,6 +50,7 @@ class Trainer:
         learner: Learner,
         state: State,
         signals: StopSignals,
+        clock: Clock,
         *,
         writer: CheckpointWriter | None,
         stop_after: int | None,
@@ -59,7 +61,7 @@ class Trainer:
         """`writer`, `evaluate` and `samples`: on the first worker only. `stop_after` counts from the current update,
         `until_epoch` from the beginning."""
         self.job, self.config, self.world = job, job.training, learner.world
-        self.learner, self.state, self.signals = learner, state, signals
+        self.learner, self.state, self.signals, self.clock = learner, state, signals, clock
         self.writer, self.evaluate, self.samples = writer, evaluate, samples
         task = learner.task
         self.valid_data = task.open(job.valid_data)
@@ -77,9 +79,6 @@ class Trainer:
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
         self.end = math.inf
         """The update at which the training is expected to end."""
-        self.start: tuple[int, float] | None = (0, 0.0) if state.update else None
-        """The update, and its time in seconds, from which the speed is measured: after a new training's first update,
-        which takes longer than others."""
         self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
@@ -159,13 +158,9 @@ class Trainer:
         if batch.last:
             self._record("epoch", self._training_figures(state.epoch_sums, rate))
             state.epoch_sums = Sums()
+        if state.update == _CLOCK_KNOWN:
+            self._warn_of_time_limit()
         if self.writer is not None:
-            if state.update == _CLOCK_KNOWN:
-                self._note(
-                    advice.ends_in_warmup(self.config, total=self.total, end=self.end, warmup=self.schedule.warmup)
-                )
-                epochs, by_clock = self.end / self.updates_an_epoch, self.end < (self.total or math.inf)
-                self._note(advice.r_drop_takes_too_long(self.config, epochs=epochs, by_clock=by_clock))
             self.writer.journal.advance(self._progress())
             if synchronises and self.writer.is_due:
                 self.writer.save()
@@ -176,9 +171,11 @@ class Trainer:
 
         Raises DivergenceError if the loss or the gradient is not finite.
         """
-        state, learner, hours = self.state, self.learner, self.config.max_hours
-        is_late = self.writer is not None and hours is not None and self.writer.seconds >= 3600 * hours
-        more = [self.signals.received is not None, is_late, self._updates_left() if self.world.rank == 0 else 0.0]
+        state, learner, clock = self.state, self.learner, self.clock
+        is_late, left = False, 0.0
+        if self.world.rank == 0:  # whose clock counts for all
+            is_late, left = clock.seconds_left == 0, clock.updates_left(state.update, self.total)
+        more = [self.signals.received is not None, is_late, left]
         told = torch.tensor(more, dtype=learner.sums.dtype, device=self.world.device)
         *figures, stops, late, updates_left = self.world.add(torch.cat([learner.sums, told])).tolist()
         learner.sums.zero_()
@@ -196,32 +193,20 @@ class Trainer:
             self.stop_requested = EndReason.OTHER_WORKER if received is None else EndReason(received)
         self.out_of_time = late > 0
 
-    def _updates_left(self) -> float:
-        """Estimate the updates until a limit ends the training, at its speed so far; infinite if unknown."""
-        left, hours = math.inf if self.total is None else self.total - self.state.update, self.config.max_hours
-        if self.writer is not None and hours is not None and (pace := self._pace()) is not None:
-            left = min(left, max(0.0, 3600 * hours - self.writer.seconds) * pace)
-        return left
-
-    def _pace(self) -> float | None:
-        """Return the updates per second so far; None if unknown."""
-        assert self.writer is not None
-        update, seconds = self.state.update, self.writer.seconds
-        if self.start is None and update:
-            self.start = (update, seconds)
-        if self.start is None or update <= self.start[0] or seconds <= self.start[1]:
-            return None  # a coarse clock may show the same time after an update
-        return (update - self.start[0]) / (seconds - self.start[1])
-
     def _progress(self) -> Progress:
         """Return how far the training is, and how long it may still take at its speed so far."""
-        update, hours = self.state.update, self.config.max_hours
-        assert self.writer is not None
-        left = math.inf if hours is None else max(0.0, 3600 * hours - self.writer.seconds)
-        if self.total is not None and (pace := self._pace()) is not None:
+        update, left = self.state.update, self.clock.seconds_left
+        if self.total is not None and (pace := self.clock.pace(update)) is not None:
             left = min(left, max(0, self.total - update) / pace)
         early = self.config.patience is not None
         return Progress(update, self.total, self._epoch(), left if math.isfinite(left) else None, early)
+
+    def _warn_of_time_limit(self) -> None:
+        """Warn if the time limit leaves too few updates for what is set."""
+        c, total, end = self.config, self.total, self.end
+        self._note(advice.ends_in_warmup(c, total=total, end=end, warmup=self.schedule.warmup))
+        epochs, by_clock = end / self.updates_an_epoch, end < (total or math.inf)
+        self._note(advice.r_drop_takes_too_long(c, epochs=epochs, by_clock=by_clock))
 
     def _diverged(self, what: str) -> DivergenceError:
         state = self.state
@@ -243,7 +228,7 @@ class Trainer:
         """Write a record. Values that depend on time are kept apart, so that the rest of two files can be compared."""
         if self.writer is None:
             return
-        wall = {"seconds": round(self.writer.seconds, 3)}
+        wall = {"seconds": round(self.clock.seconds, 3)}
         if speed is not None:
             wall["tokens_per_second"] = round(speed, 1)
         place = {"kind": kind, "update": self.state.update, "epoch": self._epoch()}
@@ -373,7 +358,7 @@ class Trainer:
         state = self.state
         if self.writer is not None:
             place = {"update": state.update, "epoch": self._epoch()}
-            seconds, at = self.writer.seconds, timestamp()
+            seconds, at = self.clock.seconds, timestamp()
             end = EndRecord(status=status, reason=reason, **place, seconds=seconds, at=at, total=self.total)
             self.writer.journal.end(end)
             if status is RunStatus.DONE:

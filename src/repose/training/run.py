@@ -19,6 +19,7 @@ from repose.system.signals import StopSignals
 from repose.system.terminal import Say, counted, say
 from repose.training import checkpoint, distributed
 from repose.training.checkpoint import CheckpointWriter, State
+from repose.training.clock import Clock
 from repose.training.display import ProgressKind, make_display
 from repose.training.distributed import World
 from repose.training.job import Outcome, TrainingJob
@@ -243,6 +244,7 @@ def _train_as_worker(
         if run.checkpoint.exists():
             checkpoint.load(run.checkpoint, learner.tensors())
             learner.set_steps(state.update)
+        clock = Clock(state.seconds, update=state.update, max_hours=job.training.max_hours)
         writer = None
         if world.rank == 0:
             checkpoint.prune(run, state.snapshot_updates)
@@ -257,12 +259,13 @@ def _train_as_worker(
             journal.note(f"{verb} run {job.run_id} at update {state.update}, {where}")
             if note is not None:
                 journal.note(note)
-            writer = CheckpointWriter(job, run, learner, state, journal)
+            writer = CheckpointWriter(job, run, learner, state, clock, journal)
         return Trainer(
             job,
             learner,
             state,
             signals,
+            clock,
             writer=writer,
             stop_after=options.stop_after,
             until_epoch=options.until_epoch,
