@@ -1,6 +1,6 @@
 """How long a source may be, in tokens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 class Lengths:
     """Lengths of sources that a model can read. [START] and [END] count; a tag before the source does not."""
 
-    num_tokens: Callable[[str], int]
-    """Counts the tokens of a sentence."""
-    most_tokens: Callable[[str], int]
-    """Gives an upper bound of that number, without counting."""
+    tokenizer: "Tokenizer"
     usual: int
     """Nearly all sources in training were at most this long. Longer sentences are better translated in parts."""
     longest: int
@@ -30,12 +27,11 @@ class Lengths:
         """
         longest = _stated(config, "max_src_tokens", max_length)
         usual = _stated(config, "split_src_tokens", longest)
-        return cls(
-            lambda text: len(tokenizer.encode(text)),
-            tokenizer.most_tokens,
-            max(3, usual - tagged),
-            max(3, longest - tagged),
-        )
+        return cls(tokenizer, max(3, usual - tagged), max(3, longest - tagged))
+
+    def num_tokens(self, text: str) -> int:
+        """Return the number of tokens of a sentence."""
+        return len(self.tokenizer.encode(text))
 
     def stays_whole(self, text: str) -> bool:
         """Return whether a sentence is translated without being split."""
@@ -46,7 +42,7 @@ class Lengths:
         return self._has_at_most(self.longest, text)
 
     def _has_at_most(self, number: int, text: str) -> bool:
-        return self.most_tokens(text) <= number or self.num_tokens(text) <= number
+        return self.tokenizer.most_tokens(text) <= number or self.num_tokens(text) <= number
 
     def beginning(self, text: str) -> str:
         """Return the longest prefix that fits, for a text without a place to split it."""

@@ -54,7 +54,7 @@ class ServedModel:
 
     def size(self, text: str) -> int:
         """Estimate a sentence's number of tokens; count them if it may be longer than the model reads."""
-        short = self.lengths.most_tokens(text) <= self.lengths.longest
+        short = self.lengths.tokenizer.most_tokens(text) <= self.lengths.longest
         return 2 + len(text.encode()) // _BYTES_OF_TOKEN if short else self.lengths.num_tokens(text)
 
 
