@@ -140,7 +140,7 @@ def _translator(
         raise CheckpointError(f"config.json of {folder} names a tag that its tokenizer does not have: copy it again")
     stored = config.get("decoding", {})
     try:
-        decoding = asdict(checked_settings({name: value for name, value in stored.items() if name in SETTINGS}))
+        decoding = asdict(checked_settings(**{name: value for name, value in stored.items() if name in SETTINGS}))
     except ConfigError as error:
         raise CheckpointError(f"config.json of {folder} cannot be used: {error}") from error
     made = Translator(model, src_tokenizer, tgt_tokenizer, workers=workers, config=config, **decoding)

@@ -1,6 +1,5 @@
 """Options of a search, and the decoding settings of a model directory."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -37,7 +36,7 @@ class SearchOptions:
         }
         for name, number in numbers.items():
             object.__setattr__(self, name, number)
-        checked_settings({"no_repeat_ngram_size": self.no_repeat_ngram_size})
+        checked_settings(no_repeat_ngram_size=self.no_repeat_ngram_size)
         if not 1 <= self.beam_size <= MAX_BEAM_SIZE:
             raise ConfigError(f"beam_size is {self.beam_size}, but must be from 1 (greedy search) to {MAX_BEAM_SIZE:,}")
         if not 1 <= self.num_hypotheses <= self.beam_size:
@@ -51,7 +50,7 @@ class SearchOptions:
         return ((5.0 + length) / 6.0) ** self.length_penalty
 
 
-def checked_settings(settings: Mapping[str, Any]) -> DecodingConfig:
+def checked_settings(**settings: Any) -> DecodingConfig:
     """Return decoding settings, with defaults for the others. Raises ConfigError for an invalid value."""
     wrong = [name for name, value in settings.items() if not (value is None or is_real(value))]  # not the text "4"
     if not wrong:

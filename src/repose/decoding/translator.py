@@ -147,9 +147,11 @@ class Translator:
         self.src_tokenizer = directory.source_tokenizer(src_tokenizer, self.config)
         self.tgt_tokenizer = tgt_tokenizer
         settings = checked_settings(
-            {"beam_size": beam_size, "length_penalty": length_penalty}
-            | {"max_extra_tokens": max_extra_tokens, "batch_size": batch_size}
-            | {"no_repeat_ngram_size": no_repeat_ngram_size}
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_extra_tokens=max_extra_tokens,
+            batch_size=batch_size,
+            no_repeat_ngram_size=no_repeat_ngram_size,
         )
         self.beam_size = settings.beam_size
         # None: the value is chosen after training.
@@ -311,18 +313,9 @@ class Translator:
         ]
         batches = list(self._batches([i for i in range(len(texts)) if not blank[i]], [len(ids) for ids in sources]))
         longest = [min(len(ids) + self.max_extra_tokens, limit) for ids in sources]
-        first = 0
-        if sampling is not None:
-            sampling = checked(sampling, len(texts))
-            first = sampling.first
+        sampling = None if sampling is None else checked(sampling, len(texts))
         work = [
-            Batch(
-                [sources[i] for i in batch],
-                [longest[i] for i in batch],
-                options,
-                sampling,
-                numbers=[first + i for i in batch],
-            )
+            Batch([sources[i] for i in batch], [longest[i] for i in batch], options, sampling, batch)
             for batch in batches
         ]
         searched = self._pool.search(self.engine, work)

@@ -33,8 +33,8 @@ class Batch(NamedTuple):
     options: SearchOptions
     sampling: Sampling | None = None
     """If given, draw translations instead of searching."""
-    numbers: Sequence[int] = ()
-    """The number of each sentence among all, for `sampling`."""
+    indices: Sequence[int] = ()
+    """The index of each sentence among those of the call, for `sampling`."""
 
     @property
     def num_tokens(self) -> int:
@@ -45,9 +45,8 @@ class Batch(NamedTuple):
         """Return what `beam_search` finds, or `sample` draws, for each sentence."""
         if self.sampling is not None:
             state = engine.start(self.sources)
-            drawn = sample(
-                engine.step, state, self.max_lengths, self.options, sampling=self.sampling, numbers=self.numbers
-            )
+            numbers = [self.sampling.first + index for index in self.indices]
+            drawn = sample(engine.step, state, self.max_lengths, self.options, sampling=self.sampling, numbers=numbers)
             return [[hypothesis] for hypothesis in drawn]
         if len(self.sources) == 1 and not self.options.no_repeat_ngram_size:
             hypotheses = engine.search(self.sources[0], self.max_lengths[0], self.options)
