@@ -34,10 +34,11 @@ from repose.system.errors import (
 )
 from repose.tasks.translation import TASK
 from repose.training import advice, checkpoint, clock, distributed, loop
-from repose.training.checkpoint import State, read_state, save
+from repose.training.checkpoint import read_state, save
 from repose.training.display import Display
 from repose.training.distributed import World
 from repose.training.run import train
+from repose.training.state import State
 
 
 @pytest.fixture(autouse=True)

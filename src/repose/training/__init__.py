@@ -9,6 +9,7 @@ learner.py              the model's weights in one flat tensor: their gradient, 
 loss.py, r_drop.py      cross-entropy with its gradient, for one pass and for two (R-Drop)
 schedule.py             learning rates, and early stopping
 validation.py           teacher-forced figures on the validation set
+state.py                how far a training is; its running sums
 checkpoint.py           saving and resuming; averaging and writing the model
 journal.py, display.py  reporting: metrics.jsonl, train.log, the terminal
 distributed.py          workers: processes, one per core or GPU

@@ -13,7 +13,7 @@ from repose.runs.records import EndReason, EndRecord, RunStatus, timestamp
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training import advice
-from repose.training.checkpoint import CheckpointWriter, State, Sums
+from repose.training.checkpoint import CheckpointWriter
 from repose.training.clock import Clock
 from repose.training.display import Progress
 from repose.training.distributed import World
@@ -21,6 +21,7 @@ from repose.training.feed import Feed, GlobalBatch
 from repose.training.job import Outcome, TrainingJob
 from repose.training.learner import Learner
 from repose.training.schedule import make_schedule
+from repose.training.state import State, Sums
 from repose.training.validation import validate
 
 RECORD_EVERY = 50

@@ -18,7 +18,7 @@ from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
 from repose.system.terminal import Say, counted, say
 from repose.training import checkpoint, distributed
-from repose.training.checkpoint import CheckpointWriter, State
+from repose.training.checkpoint import CheckpointWriter
 from repose.training.clock import Clock
 from repose.training.display import ProgressKind, make_display
 from repose.training.distributed import World
@@ -26,6 +26,7 @@ from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import Journal, logging_failures, read_whole
 from repose.training.learner import Learner
 from repose.training.loop import Evaluate, Samples, Trainer
+from repose.training.state import State
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
