@@ -507,7 +507,7 @@ def test_local_attention_is_attention_with_a_mask(window: int, causal: bool, kin
         if block.has_key is not None:  # rows that were without keys before
             bias = bias.masked_fill(block.has_key == 0, -math.inf)
         alone = bias.isneginf().all(2, keepdim=True)
-        masked.append(block._replace(bias=bias.masked_fill(alone, 0.0), has_key=(~alone).float()))
+        masked.append(dataclasses.replace(block, bias=bias.masked_fill(alone, 0.0), has_key=(~alone).float()))
     whole.blocks = masked
     out, wanted = (packing.real(attention(x, x, x, blocks)) for blocks in (local, whole))
     torch.testing.assert_close(out, wanted, atol=1e-5, rtol=0)

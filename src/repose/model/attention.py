@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import assert_never, cast
+from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import Absorbed, absorb, cost
 from repose.model.kernels.attend import BlockShapes, attend, product
-from repose.model.kernels.blocks import Blocks, SingleBlockLayout, join, split
+from repose.model.kernels.blocks import Blocks, PackedLayout, join, split
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, SideBySide, at_least_fp32, linear
 from repose.model.kernels.local import LocalBlocks
@@ -213,12 +213,11 @@ def fused(
     not. The gradient of the key biases consists of such sums alone, so these biases would grow for as long as training
     lasts.
     """
-    of_queries, of_keys, (block,) = (
-        cast(SingleBlockLayout, blocks.queries),
-        cast(SingleBlockLayout, blocks.keys_of(groups)),
-        blocks.blocks,
-    )
-    q, k, v = (of.heads(at_least_fp32(x)) for of, x in ((of_queries, queries), (of_keys, keys), (of_keys, values)))
+    of_queries, of_keys, (block,) = blocks.queries, blocks.keys_of(groups), blocks.blocks
+    assert not isinstance(of_queries, PackedLayout)
+    assert not isinstance(of_keys, PackedLayout)
+    q = of_queries.heads(at_least_fp32(queries))
+    k, v = of_keys.heads(at_least_fp32(keys)), of_keys.heads(at_least_fp32(values))
     if groups < q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // groups, dim=1) for x in (k, v))
     bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])

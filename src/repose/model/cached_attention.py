@@ -14,7 +14,7 @@ takes more.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from repose.model.attention import Attention
@@ -22,7 +22,7 @@ from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Affine, Linear
 from repose.model.kernels.packing import Memory
 from repose.model.positions import Positions
-from repose.model.scores import Reach
+from repose.model.scores import KeyMask, Reach
 
 
 class Folded(NamedTuple):
@@ -54,13 +54,6 @@ def folded(attention: Attention) -> Folded:
     return Folded(True, w_q, b_q, w_o, of_values + attention.output.bias, of_values)
 
 
-class StepKeyMask(NamedTuple):
-    """The mask of a decoding step (`scores.KeyMask`)."""
-
-    has_key: Float[Tensor, "N 1 1 1 1"] | None
-    own: Bool[Tensor, " K"] | None
-
-
 class StepReach(Reach):
     """The keys of self-attention in a decoding step (`Reach`): the row's tokens so far, the one being read included."""
 
@@ -72,7 +65,7 @@ class StepReach(Reach):
         keys_at = torch.arange(self.first, self.at + 1, device=cache.beams.sentences.device)
         self.bias = positions.scores(keys_at[-1:], keys_at, cache.once(positions, positions.derived))
         """Scores of positions, (H, 1, K)."""
-        self.blocks = [StepKeyMask(None, keys_at == self.at)]
+        self.blocks = [KeyMask(has_key=None, own=keys_at == self.at)]
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Return the queries or keys of the token being read as they enter the scores."""
@@ -84,7 +77,7 @@ class MemoryReach(Reach):
 
     def __init__(self, cache: Cache) -> None:
         self.bias = cache.src_bias
-        self.blocks = [StepKeyMask(cache.has_source, None)]
+        self.blocks = [KeyMask(has_key=cache.has_source, own=None)]
 
 
 class CachedAttention:

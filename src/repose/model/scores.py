@@ -4,7 +4,8 @@ Attention over whole sentences and attention while decoding both call `Scores.we
 """
 
 from collections.abc import Sequence
-from typing import Protocol, assert_never, runtime_checkable
+from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +13,14 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture, ScoreResidual, SelfScore
 
 
-@runtime_checkable
-class KeyMask(Protocol):
+@dataclass(kw_only=True)
+class KeyMask:
     """The mask of one block of queries and keys, as far as attention weights depend on it."""
 
-    @property
-    def has_key(self) -> Tensor | None:
-        """0 for a query that may attend to no key, 1 for others; None if every query has a key."""
-
-    @property
-    def own(self) -> Tensor | None:
-        """In self-attention, True where a key is the query's own token."""
+    has_key: Tensor | None
+    """0 for a query that may attend to no key, 1 for others; None if every query has a key."""
+    own: Tensor | None
+    """In self-attention, True where a key is the query's own token."""
 
 
 class Reach:

@@ -1,5 +1,7 @@
 """Attention as one function: its numbers and gradients are those of separate operations."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +20,8 @@ def shapes(*, shared: bool, has_key: bool) -> BlockShapes:
         some = torch.ones(2 * b, q, 1, dtype=torch.float64)
         some[0, 0] = 0
         bias = torch.randn(2 * b, q, k, dtype=torch.float64)
-        blocks.append(Block(torch.arange(b), bias.requires_grad_(), some if has_key else None))
+        bias.requires_grad_()
+        blocks.append(Block(sentences=torch.arange(b), bias=bias, has_key=some if has_key else None, own=None))
     heads = 1 if shared else 2
     return BlockShapes(blocks, [(2 * b, q) for b, q, _ in sizes], [(heads * b, k) for b, _, k in sizes])
 
@@ -57,7 +60,9 @@ def test_gradients(shared: bool, dropout: float) -> None:
 
     def run(q: Tensor, k: Tensor, v: Tensor, *biases: Tensor) -> tuple[Tensor, ...]:
         torch.manual_seed(3)  # the same weights are dropped each time
-        there = where._replace(blocks=[b._replace(bias=x) for b, x in zip(where.blocks, biases, strict=True)])
+        there = where._replace(
+            blocks=[dataclasses.replace(b, bias=x) for b, x in zip(where.blocks, biases, strict=True)]
+        )
         out, sums = attend(q, k, v, there, scale=SCALE, dropout=dropout, with_sums=shared)
         return (out,) if sums is None else (out, sums)
 

@@ -7,7 +7,8 @@ packed rows already have its layout.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -15,13 +16,14 @@ from torch import Tensor
 
 from repose.model.kernels.packing import Packing, RowMap, packs
 from repose.model.positions import Positions
-from repose.model.scores import Reach
+from repose.model.scores import KeyMask, Reach
 
 SHORTEST = 0.8
 """A sentence shorter than this share of its block's longest one begins a new block."""
 
 
-class Block(NamedTuple):
+@dataclass(kw_only=True)
+class Block(KeyMask):
     """A block: b sentences of a batch, up to q queries and k keys long, for h heads."""
 
     sentences: Tensor
@@ -29,9 +31,8 @@ class Block(NamedTuple):
     bias: Float[Tensor, "bh q k"]
     """Added to the scores: -inf where a query may not attend to a key; elsewhere 0, or the scores of positions."""
     has_key: Float[Tensor, "bh q 1"] | None
-    """0 for a query that may attend to no key (its bias is finite), 1 for others; None if every query has a key."""
-    own: Bool[Tensor, "q k"] | None = None
-    """In self-attention, True where a key is the query's own token: the diagonal of the scores."""
+    """For a query without keys, the bias is finite."""
+    own: Bool[Tensor, "q k"] | None
 
 
 class Blocks(Reach):
@@ -55,9 +56,9 @@ class Blocks(Reach):
         parts = _of_like_length(queries)
         of_queries = _layout(queries, parts, num_heads)
         of_keys = of_queries if keys is queries else _layout(keys, parts, num_heads)
-        self.queries: Layout = of_queries
+        self.queries = of_queries
         """The layout of the queries: b*h matrices of q rows for each block."""
-        self._of_keys: dict[int, Layout] = {num_heads: of_keys}
+        self._of_keys = {num_heads: of_keys}
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
         device, layouts = queries.mask.device, (of_queries, of_keys)
@@ -94,32 +95,8 @@ class Blocks(Reach):
         return whole
 
 
-class Layout(Protocol):
-    """The places of packed rows in the blocks, which follow one another."""
-
-    @property
-    def sizes(self) -> Sequence[tuple[int, int]]:
-        """(b, l) for each block: b matrices of l rows."""
-
-    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
-        """Return the rows of all blocks' matrices; zeros at padding."""
-
-    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
-        """Invert `spread`, for queries."""
-
-
-class SingleBlockLayout(Layout, Protocol):
-    """The layout where one block holds all rows."""
-
-    def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
-        """Return the block's matrices by head; a view if possible."""
-
-    def rows(self, heads: Float[Tensor, "b h l C"]) -> Float[Tensor, "R HC"]:
-        """Invert `heads`, for queries."""
-
-
 def split(flat: Float[Tensor, "n C"], sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
-    """Return each block's matrices, (b, l, C), from the rows that `Layout.spread` returns."""
+    """Return each block's matrices, (b, l, C), from the rows that a layout's `spread` returns."""
     parts = flat.split([b * length for b, length in sizes])
     return [part.view(b, length, -1) for part, (b, length) in zip(parts, sizes, strict=True)]
 
@@ -130,7 +107,10 @@ def join(blocks: Sequence[Tensor]) -> Float[Tensor, "n C"]:
 
 
 class PackedLayout:
-    """The layout of packed rows in blocks of sentences; each block is (b, h, l)."""
+    """The places of packed rows in blocks of sentences, which follow one another; each block is (b, h, l)."""
+
+    sizes: list[tuple[int, int]]
+    """(b * h, l) for each block: so many matrices of l rows."""
 
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:
         device = packing.mask.device
@@ -155,15 +135,17 @@ class PackedLayout:
         self.sizes = [(len(mask) * num_heads, mask.shape[1]) for mask in self.masks]
 
     def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+        """Return the rows of all blocks' matrices; zeros at padding."""
         return self._to_blocks.move(rows.reshape(len(rows) * self._num_heads, -1), self._to_rows)
 
     def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+        """Invert `spread`, for queries."""
         moved = self._to_rows.move(flat, self._to_blocks)
         return moved.view(len(moved) // self._num_heads, -1)
 
 
 class PaddedLayout:
-    """The layout of all positions of a batch as one block (B, h, L), where packing keeps the padding."""
+    """The places of all positions of a batch in one block (B, h, L), where packing keeps the padding."""
 
     def __init__(self, packing: Packing, num_heads: int) -> None:
         (self._num_sentences, self._length), self._num_heads = packing.mask.shape, num_heads
@@ -185,7 +167,10 @@ class PaddedLayout:
         return self.rows(flat.view(self._num_sentences, self._num_heads, self._length, -1))
 
 
-def _layout(packing: Packing, parts: Sequence[Tensor], num_heads: int) -> PackedLayout | PaddedLayout:
+Layout: TypeAlias = PackedLayout | PaddedLayout
+
+
+def _layout(packing: Packing, parts: Sequence[Tensor], num_heads: int) -> Layout:
     return PackedLayout(packing, parts, num_heads) if packing.packs else PaddedLayout(packing, num_heads)
 
 
@@ -215,7 +200,7 @@ def make_block(
     has_key = None
     if real_queries is not None and _may_lack(real_queries, some):
         has_key = some.to(mask.dtype).repeat_interleave(num_heads, 0)
-    return Block(sentences, bias, has_key, own)
+    return Block(sentences=sentences, bias=bias, has_key=has_key, own=own)
 
 
 def _may_lack(real_queries: Bool[Tensor, "b q"], some: Bool[Tensor, "b q 1"]) -> bool:

@@ -102,7 +102,7 @@ class LocalBlocks(Reach):
 
 
 class ChunkLayout(NamedTuple):
-    """The `SingleBlockLayout` of chunks, or of their neighbourhoods."""
+    """The places of packed rows in one block of chunks, or of their neighbourhoods; methods as in `PaddedLayout`."""
 
     sizes: Sequence[tuple[int, int]]
     num_heads: int
