@@ -301,7 +301,8 @@ def test_the_best_go_on_and_the_rest_end_at_their_rung(
     result.write(report, tmp_path / "out")
     page = (tmp_path / "out" / "search.md").read_text(encoding="utf-8")
     assert "After 1 and 2 epochs a trial is compared" in page
-    short = result.markdown(dataclasses.replace(report, search=dataclasses.replace(report.search, rungs=(1, 4))), tmp_path / "out")
+    shorter = dataclasses.replace(report.search, rungs=(1, 4))
+    short = result.markdown(dataclasses.replace(report, search=shorter), tmp_path / "out")
     assert "After 1 epoch a trial is compared" in short
     assert f"learning_rate {max(rates.values())}" in page
     assert "320 updates" in page
