@@ -10,6 +10,7 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,8 +190,9 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
         return [(0, 0), *((place, place + 1) for place in range(len(text))), (len(text), len(text))]
 
     model = served("pt", "en")
-    lengths = replace(model.lengths, num_tokens=lambda text: len(text) + 2)
-    model = replace(model, lengths=lengths, spans=Spans(letters, spans))
+    most_tokens = model.lengths.tokenizer.most_tokens
+    tokenizer = SimpleNamespace(encode=lambda text: ["[START]", *text, "[END]"], most_tokens=most_tokens)
+    model = replace(model, lengths=replace(model.lengths, tokenizer=tokenizer), spans=Spans(letters, spans))
     app = make_app(service(model, dispatcher=shouting))
     word = "x" * 3000
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [word, "um"]}))
