@@ -97,7 +97,7 @@ def test_a_changed_model_and_wrong_uses_are_one_sentence(run_repose: Run, tmp_pa
     save_model(model, 3)
     code, _, told = run_repose(*command)
     assert (code, told.count("\n")) == (2, 1)
-    assert "the model or its engine differ: choose another --out, or delete that folder" in told
+    assert "(the model or its engine differ): choose another --out, or delete that folder" in told
     for arguments, sentence in (
         (("--on", "mars"), "there is no backend 'mars'"),
         (("--shard", "4/4"), "--shard should be I/N"),

@@ -344,7 +344,8 @@ def test_settings_are_named_as_they_make_another_run(corpus: list[str], tmp_path
         run(small(corpus, *by_chrf, *other), tmp_path / "run", device="cpu", workers=1, progress="none")
     named = str(caught.value).partition("(")[2].partition(", other validation text)")[0]
     assert (
-        re.sub(r"\d+|None", "N", named) == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"
+        re.sub(r"\d+|not set", "N", named)
+        == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"
     )
 
 
