@@ -118,6 +118,13 @@ def test_a_model_that_is_too_short_is_told() -> None:
         audit(model(max_length=2))
 
 
+def test_a_preset_that_looks_ahead_needs_no_advice_on_its_scores() -> None:
+    report = audit(model("reinforced-lookahead"))
+    (check,) = [check for check in report.checks if check.name == "cached = full"]
+    assert not check.passed
+    assert "is_softmax" not in check.tried
+
+
 def test_a_look_ahead_in_training_alone_is_found() -> None:
     """A statistic of the whole target that is used with dropout on only: its gradient is cut off, too."""
     names = failed(leaking(lambda m, x, _: x.mean(1, keepdim=True).expand_as(x).detach() * m.training))
