@@ -42,7 +42,7 @@ def test_a_system_that_hardly_reads_its_source_is_no_base(make_run: Any, tmp_pat
         metrics.write_text("".join(json.dumps(record) + "\n" for record in told))
     said = verdict(read_runs([tmp_path]))
     assert "18.0 above deaf" in said
-    assert said.endswith(" deaf hardly used its source (`source_gain`), so differences from it are no effect sizes.")
+    assert said.endswith(". deaf hardly used its source (`source_gain`), so differences from it are no effect sizes.")
 
 
 def four(make_run: Any, **bleus: float) -> None:

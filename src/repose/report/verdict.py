@@ -205,4 +205,4 @@ def _shown(mean: Spread, figure: Figure) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     *others, last = names
-    return f"{', '.join(others)} and {last}"
+    return f"{', '.join(others)} and {last}" if others else last
