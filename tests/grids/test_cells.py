@@ -376,6 +376,28 @@ def test_an_error_in_one_place_stops_the_others_and_is_raised() -> None:
     assert (sorted(begun), others) == ([0, 1], [True])
 
 
+def test_after_ctrl_c_no_further_item_is_begun() -> None:
+    stop, begun = threading.Event(), list[int]()
+
+    def work(item: int, *_: object) -> None:
+        begun.append(item)
+        signal.raise_signal(signal.SIGINT)  # the main thread handles it
+        stop.wait(timeout=10)
+
+    with pytest.raises(KeyboardInterrupt):
+        in_places(Share(1, 1), range(1, 4), work, stop)
+    assert stop.is_set()
+    assert begun == [1]
+
+
+def test_no_error_of_the_work_is_taken_for_the_end_of_the_items() -> None:
+    def work(*_: object) -> None:
+        raise StopIteration
+
+    with pytest.raises(StopIteration):
+        in_places(Share(1, 1), range(2), work, threading.Event())
+
+
 def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:
     done: list[CellJob] = []
     told: dict[str, list[str]] = {}

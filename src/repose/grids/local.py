@@ -114,29 +114,34 @@ def in_places(
     """Call `work` with each item and with number and cores of a place that is free, in as many places at once as there
     are, and wait for all. Signals are handled meanwhile.
 
-    No item is begun after `stop` is set. An error sets it, too, and is raised when all places have ended.
+    No item, which is never None, is begun after `stop` is set. An error sets it, too, and is raised when all places have
+    ended; an interruption by a signal also sets it, but is raised at once.
     """
     remaining, taking, errors = iter(items), threading.Lock(), list[BaseException]()
 
+    def take() -> T | None:
+        with taking:
+            return None if stop.is_set() else next(remaining, None)
+
     def fill(place: int, cores: tuple[int, ...]) -> None:
         try:
-            while not stop.is_set():
-                with taking:
-                    item = next(remaining)
+            while (item := take()) is not None:
                 work(item, place, cores)
-        except StopIteration:
-            return
         except BaseException as error:
             errors.append(error)
             stop.set()
 
     with claimed_cores(share.jobs, share.cores) as places:
         threads = [threading.Thread(target=fill, args=place, daemon=True) for place in enumerate(places)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(timeout=0.2)  # with a timeout, or no signal would be handled
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(timeout=0.2)  # with a timeout, or no signal would be handled
+        except BaseException:
+            stop.set()
+            raise
     if errors:
         raise errors[0]
 
