@@ -84,9 +84,9 @@ def fetch(name: str) -> Path:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    """Return whether a file of `folder` is there, and no link out of it; in a snapshot of the hub's cache, also if it
-    is a link to the cache's store of file contents. Raises OSError, RuntimeError or ValueError for an impossible
-    path."""
+    """Return whether a path of `folder` leads to a place inside it, whether or not a file is there; in a snapshot of
+    the hub's cache, a link may also lead to the cache's store of file contents. Raises OSError, RuntimeError or
+    ValueError for an impossible path."""
     path, folder = path.resolve(), folder.resolve()
     repository = folder.parent.parent
     is_snapshot = folder.parent.name == "snapshots" and repository.name.startswith("models--")
