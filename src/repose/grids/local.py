@@ -114,8 +114,8 @@ def in_places(
     """Call `work` with each item and with number and cores of a place that is free, in as many places at once as there
     are, and wait for all. Signals are handled meanwhile.
 
-    No item, which is never None, is begun after `stop` is set. An error sets it, too, and is raised when all places have
-    ended; an interruption by a signal also sets it, but is raised at once.
+    No item (none is None) is begun after `stop` is set. An error sets it, too, and is raised when all places have
+    ended; Ctrl-C, if nothing handles it, also sets it, but is raised at once.
     """
     remaining, taking, errors = iter(items), threading.Lock(), list[BaseException]()
 
