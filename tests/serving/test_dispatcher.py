@@ -221,6 +221,17 @@ def test_a_text_that_no_worker_survives_fails_alone(word: str) -> None:
     with_dispatcher(test, workers=2)
 
 
+def test_a_request_with_a_text_that_cannot_be_translated_fails_before_the_rest_of_it_is() -> None:
+    metrics = Metrics()
+
+    async def test(dispatcher: Dispatcher) -> None:
+        with pytest.raises(TranslationError):
+            await say(dispatcher, "fail", *(f"text {i}" for i in range(40)))
+
+    with_dispatcher(test, metrics=metrics, max_batch_rows=2)
+    assert samples(metrics)["repose_batch_rows_sum"] < 10
+
+
 def test_a_worker_that_does_not_answer_is_given_up() -> None:
     async def test(dispatcher: Dispatcher) -> None:
         with pytest.raises(TranslationError):

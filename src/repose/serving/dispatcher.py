@@ -268,8 +268,14 @@ class Dispatcher:
         return 0.0 if waiting >= share else self._wait_until - time.monotonic()
 
     def _take(self) -> list[_Job]:
-        """Take a batch out of the queue: the oldest sentence, and the sentences closest to it in length."""
-        queue = min(self._queues.values(), key=lambda queue: next(iter(queue)).arrived)
+        """Take a batch out of the queue: the oldest sentence, and the sentences closest to it in length. Of a request's
+        sentences, which are of the same age, those that were tried before come first: one of them may fail them all."""
+
+        def turn(queue: dict[_Job, None]) -> tuple[float, int]:
+            oldest = next(iter(queue))
+            return oldest.arrived, -oldest.attempts
+
+        queue = min(self._queues.values(), key=turn)
         oldest, *others = islice(queue, _MOST_CONSIDERED)
         sharing = 1 + sum(not idle.done() for idle in self._idle)
         rows = min(self._batching.max_batch_rows, math.ceil(len(queue) / sharing))
