@@ -82,9 +82,9 @@ class ReportRun:
 
     @property
     def hardly_reads(self) -> bool:
-        """True if its last validation found that the source hardly helps."""
+        """True if the source hardly helped in any of its validations that measured that."""
         gains = [record["source_gain"] for record in self.of_kind("valid") if "source_gain" in record]
-        return bool(gains) and gains[-1] < LITTLE_GAIN
+        return bool(gains) and max(gains) < LITTLE_GAIN
 
     def of_kind(self, kind: str) -> tuple[Record, ...]:
         """Return its records of one kind: "train", "epoch", "valid" or "model"."""
