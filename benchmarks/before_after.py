@@ -38,7 +38,7 @@ def all_work(args: argparse.Namespace) -> Iterator[Work]:
     """Yield all tasks, for both models.
 
     Training in fp32 with batches of 64 random sentences, training in bf16 with batches of 1,600 tokens, and decoding
-    with greedy search and with a beam of 4.
+    with greedy search and with a beam of 4: in batches with both engines, and sentence by sentence with ONNX Runtime.
     """
     one_thread = {"processes": available_cores(), "threads": 1}
     for model in ("reinforced", "baseline"):
@@ -46,8 +46,14 @@ def all_work(args: argparse.Namespace) -> Iterator[Work]:
             options = {"task": "train", "model": model, "precision": precision, "batches": batches, **one_thread}
             yield Work(f"train {model} {precision}", options, args.batches_per_round)
         for beam in (1, 4):
-            options = {"task": "decode", "model": model, "size": "exact", "beam": beam, **one_thread}
-            yield Work(f"decode {model}, {'greedy' if beam == 1 else f'beam {beam}'}", options, args.passes * PASS)
+            options = {"task": "decode", "model": model, "size": "exact", "beam": beam}
+            name = f"{model}, {'greedy' if beam == 1 else f'beam {beam}'}"
+            yield Work(f"decode {name}", options | one_thread, args.passes * PASS)
+            for precision in ("fp32", "int8"):
+                options |= {"engine": "onnx", "precision": precision}
+                yield Work(f"onnx {precision} {name}", options | one_thread, args.passes * PASS)
+                alone = {"alone": 1, "processes": 1, "threads": 1}
+                yield Work(f"alone {precision} {name}", options | alone, args.passes * PASS)
 
 
 class Side(NamedTuple):
