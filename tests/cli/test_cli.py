@@ -686,6 +686,10 @@ def test_options_that_contradict_each_other_or_have_no_effect(trained: Path, run
             ("train", *pairs, "--minutes", 3, "--set", "training.max_hours=5"),
             "--minutes and --set training.max_hours",
         ),
+        *(
+            ((command, "a.src", "b.tgt", "--src-lang", "pt", "--set", "corpus.src_lang=en"), "--src-lang and --set")
+            for command in ("init", "prepare", "check")
+        ),
         (("cache", trained, "--clear"), "name runs, or give --clear"),
         (("fetch", "--from", tmp_path), "needs the name of a corpus: repose fetch NAME --from"),
         (("translate-file", trained, there, tmp_path / "y.txt"), "folder.txt is a folder: name the file to translate"),

@@ -18,6 +18,7 @@ from repose.cli.corpus_options import (
     TgtLang,
     Valid,
     corpus_settings,
+    with_overrides,
 )
 from repose.system.errors import ConfigError
 from repose.system.terminal import make_table, printable, shortened, show
@@ -48,7 +49,7 @@ def check(
     from repose.runs.arguments import loaded_experiment
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
-    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = with_overrides(corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), overrides)
     experiment = loaded_experiment(files, config, None, given, synthetic=synthetic, by_size=False).experiment
     if not TASK_SETTINGS[experiment.training.task].translates:
         raise ConfigError(f"repose check reads sentence pairs, not what {experiment.training.task} trains on")

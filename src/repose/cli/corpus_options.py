@@ -104,3 +104,14 @@ def given_settings(section: str, given: Mapping[str, object]) -> list[str]:
     """Return the given fields of a section in the form that `--set` takes. None and empty lists mean "not given"."""
     values = {field: value for field, value in given.items() if value not in (None, [])}
     return [f"{section}.{field}={json.dumps(v, ensure_ascii=False, default=str)}" for field, v in values.items()]
+
+
+def with_overrides(plain: list[str], overrides: list[str] | None) -> list[str]:
+    """Return the settings of options (`plain`) and those of `--set`. Raises ConfigError for a setting that both give;
+    of two `--set`, the last one counts."""
+    set_there = {text.partition("=")[0].strip() for text in overrides or []}
+    for name in (text.partition("=")[0] for text in plain):
+        if name in set_there:
+            option = "minutes" if name == "training.max_hours" else name.partition(".")[2].replace("_", "-")
+            raise ConfigError(f"--{option} and --set {name} say the same setting: give one of them")
+    return [*plain, *(overrides or [])]

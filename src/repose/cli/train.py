@@ -21,6 +21,7 @@ from repose.cli.corpus_options import (
     Valid,
     corpus_settings,
     given_settings,
+    with_overrides,
 )
 from repose.cli.options import TrainingDevice
 from repose.system.errors import ConfigError
@@ -84,9 +85,9 @@ def train(
         raise ConfigError(f"--minutes should be more than 0, not {minutes:g}")
     plain = corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang)
     plain += given_settings("training", {"epochs": epochs, "max_hours": None if minutes is None else minutes / 60})
-    _refuse_twice(plain, overrides or [])
+    settings = with_overrides(plain, overrides)
     with interruptible():  # counting the pairs may take a while
-        loaded = loaded_experiment(files, config, preset, [*plain, *(overrides or [])], start, synthetic, out=out)
+        loaded = loaded_experiment(files, config, preset, settings, start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config
 
@@ -105,15 +106,6 @@ def train(
         run_table(out, result)
         for sentence in next_steps(out, result.outcome.metrics):
             say(sentence)
-
-
-def _refuse_twice(plain: list[str], overrides: list[str]) -> None:
-    """Raise ConfigError for a setting given both by its own option and by --set."""
-    set_there = {text.partition("=")[0].strip() for text in overrides}
-    for name in (text.partition("=")[0] for text in plain):
-        if name in set_there:
-            option = "minutes" if name == "training.max_hours" else name.partition(".")[2].replace("_", "-")
-            raise ConfigError(f"--{option} and --set {name} say the same setting: give one of them")
 
 
 def _tell_of_tables(files: list[Path] | None, config: str | None) -> None:
@@ -172,7 +164,7 @@ def init(
     from repose.runs.arguments import RECIPES, loaded_experiment
     from repose.tasks.corpus_files import num_training_pairs
 
-    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = with_overrides(corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), overrides)
     loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     experiment = loaded.experiment
     for path in experiment.corpus.train:
@@ -207,7 +199,7 @@ def prepare(
     from repose.system.device import available_cores
     from repose.tasks.corpus import prepare_corpus
 
-    given = [*corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), *(overrides or [])]
+    given = with_overrides(corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang), overrides)
     loaded = loaded_experiment(files, config, preset, given, synthetic=synthetic)
     workers = available_cores() if workers is None else workers
     print(prepare_corpus(loaded.experiment, folder=out, workers=workers, say=say).folder)
