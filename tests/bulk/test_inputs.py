@@ -151,6 +151,13 @@ def test_an_input_that_cannot_be_read_is_not_taken_for_a_full_disk(
             planned([file])
 
 
+def test_a_file_that_is_there_but_out_of_reach_is_not_called_missing(tmp_path: Path, planned: Planned) -> None:
+    loop = tmp_path / "in.txt"
+    loop.symlink_to(loop)
+    with pytest.raises(DataError, match=r"in\.txt cannot be read \(.+\): check the path and its rights"):
+        planned([loop])
+
+
 @pytest.mark.parametrize("form", [None, "text"])
 @pytest.mark.parametrize(
     ("name", "sentence"),

@@ -40,12 +40,12 @@ def open_input(name: str) -> BinaryIO:
         fs, path = _fsspec(name)
         return fs.open(path, "rb")
     except OSError as error:
-        raise DataError(f"{name} cannot be read ({error.strerror or error}): check the path and its rights") from error
+        raise _unreadable(name, error) from error
 
 
 def stamp(name: str) -> str:
     """Return a value that changes when a file does, as far as can be known without reading it. Raises DataError if the
-    file is missing."""
+    file is missing or out of reach."""
     try:
         if not is_url(name):
             found = Path(name).stat()
@@ -55,8 +55,14 @@ def stamp(name: str) -> str:
         marks = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "created")
         mark = next((info[key] for key in marks if key in info), "")
         return f"{info['size']} {mark}"
-    except OSError as error:
+    except FileNotFoundError as error:
         raise DataError(f"there is no file {name}: check the path") from error
+    except OSError as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: OSError) -> DataError:
+    return DataError(f"{name} cannot be read ({error.strerror or error}): check the path and its rights")
 
 
 def _fsspec(url: str) -> tuple[Any, str]:
