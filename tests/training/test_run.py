@@ -18,6 +18,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from repose.config.experiment import TrainingConfig
 from repose.data.prepare import LengthLimits, prepare
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
@@ -475,6 +476,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
+    monkeypatch.setattr(advice, "FEW_EPOCHS", 0)
     sentence = "updates over which its learning rate rises, so it learns little: set training.warmup_updates="
     for name, told, changes in (
         ("alone", True, {"epochs": None}),
@@ -485,7 +487,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
         job = lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 10**7, **changes})
         lab.go(job, tmp_path / name, stop_after=4)
         log = (tmp_path / name / "train.log").read_text()
-        assert ("the time limit ends the training after about" in log, sentence in log) == (told, told), name
+        assert (log.count("the time limit ends the training after about") == 1, sentence in log) == (told, told), name
 
 
 @pytest.mark.parametrize(
@@ -504,8 +506,35 @@ def test_a_clock_that_ends_a_training_with_r_drop_early_is_named(
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
     monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000)  # of a few updates
-    lab.go(lab.job(**{"epochs": None, "r_drop": 1.0, **changes}), tmp_path, stop_after=4)
+    lab.go(lab.job(**{"epochs": None, "r_drop": 1.0, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
     assert ("in this time without R-Drop" in (tmp_path / "train.log").read_text()) == told
+
+
+@pytest.mark.parametrize(
+    ("told", "changes"),
+    [
+        (True, {"max_hours": 1 / 3600, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 3600, "epochs": None}),  # nothing else was planned
+        (False, {"max_hours": 10.0, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 3600, "epochs": 1}),
+    ],
+)
+def test_a_clock_that_leaves_few_of_the_epochs_is_named(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
+    monkeypatch.setattr(advice, "FEW_EPOCHS", 10_000)  # of a few updates
+    lab.go(lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
+    log = (tmp_path / "train.log").read_text()
+    assert ("of 10,000,000 epochs: give it more time" in log) == told
+    assert ("the time limit ends the training after about" in log) == told
+
+
+def test_half_of_the_planned_epochs_are_not_few() -> None:
+    few = advice.leaves_few_epochs(TrainingConfig(), epochs=2.6, planned=20.0)
+    assert few == "the time limit ends the training after about 3 of 20 epochs: give it more time for a better model"
+    assert advice.leaves_few_epochs(TrainingConfig(), epochs=2.6, planned=5.0) is None
+    assert advice.leaves_few_epochs(TrainingConfig(), epochs=12.0, planned=40.0) is None
 
 
 def test_a_finished_training_with_damaged_records_is_no_outcome_under_any_launcher(

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 Epochs = Annotated[
     int | None, Option(help="Maximum passes over the corpus (default: the recipe's). Cannot be changed later.")
 ]
-Minutes = Annotated[float | None, Option(help="Maximum minutes of training. Cannot be changed later.")]
+Minutes = Annotated[
+    float | None,
+    Option(
+        help="Maximum minutes of training, without preparing the corpus before it, and without choosing how to search "
+        "and scoring after it. Cannot be changed later."
+    ),
+]
 
 
 def train(

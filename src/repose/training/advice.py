@@ -49,15 +49,26 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
     )
 
 
-def r_drop_takes_too_long(c: TrainingConfig, *, epochs: float, by_clock: bool) -> str | None:
-    """Warn if the time limit leaves so few `epochs` that R-Drop costs more than it gains; None otherwise. `by_clock`:
-    no other limit ends the training earlier."""
-    if c.r_drop == 0 or not by_clock or not 0 < epochs < FEW_EPOCHS:
+def leaves_few_epochs(c: TrainingConfig, *, epochs: float, planned: float) -> str | None:
+    """Warn if the time limit ends the training after few `epochs`; None otherwise. `planned`: those after which another
+    limit ends it; infinite without one.
+
+    Without R-Drop, it warns only if that is less than half of what is planned.
+    """
+    if not 0 < epochs < min(FEW_EPOCHS, planned):
         return None
-    about = counted(max(1, round(epochs)), "epoch")
+    number = max(1, round(epochs))
+    if c.r_drop:
+        return (
+            f"the time limit ends the training after about {counted(number, 'epoch')}: a model usually learns more in "
+            "this time without R-Drop, with which an update takes up to twice as long (set training.r_drop=0, or give "
+            "it more time)"
+        )
+    if not math.isfinite(planned) or epochs >= planned / 2:
+        return None
     return (
-        f"the time limit ends the training after about {about}: a model usually learns more in this time without "
-        "R-Drop, with which an update takes up to twice as long (set training.r_drop=0, or give it more time)"
+        f"the time limit ends the training after about {number:,} of {counted(round(planned), 'epoch')}: give it more "
+        "time for a better model"
     )
 
 

@@ -205,9 +205,9 @@ class Trainer:
     def _warn_of_time_limit(self) -> None:
         """Warn if the time limit leaves too few updates for what is set."""
         c, total, end = self.config, self.total, self.end
-        self._note(advice.ends_in_warmup(c, total=total, end=end, warmup=self.schedule.warmup))
-        epochs, by_clock = end / self.updates_an_epoch, end < (total or math.inf)
-        self._note(advice.r_drop_takes_too_long(c, epochs=epochs, by_clock=by_clock))
+        epochs, planned = (updates / self.updates_an_epoch for updates in (end, total or math.inf))
+        in_warmup = advice.ends_in_warmup(c, total=total, end=end, warmup=self.schedule.warmup)
+        self._note(in_warmup or advice.leaves_few_epochs(c, epochs=epochs, planned=planned))
 
     def _diverged(self, what: str) -> DivergenceError:
         state = self.state
