@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.datastructures import Headers
 from stub_server import Shouting, ask, body, served, service, spans
 
+from repose.data.lines import WHERE_ENCODING
 from repose.data.tags import Taught
 from repose.documents import html as pages
 from repose.documents.alignment import Spans
@@ -568,8 +569,8 @@ def test_text_files() -> None:
         "Invalid request: file format .exe is not supported": {
             "data": PT_EN, "files": {"file": ("../../a.exe", b"", "text/plain")}
         },
-        "Invalid request: the file is not in UTF-8: save it in UTF-8, or convert it with `iconv -f cp1252 -t utf-8` if "
-        "it is in cp1252": {
+        "Invalid request: the file is not in UTF-8: save it in UTF-8, or convert it with `iconv -f ENCODING -t utf-8`, "
+        + WHERE_ENCODING: {
             "data": PT_EN, "files": {"file": ("a.txt", b"\xff\xff")}
         },
     }  # fmt: skip

@@ -24,10 +24,12 @@ _PACKERS = {
     b"BZh91AY&SY": "bzip2: unpack it",
 }
 """First bytes of compressed files: the program that packed them, and what to do about it."""
-_ENCODINGS = (
-    "cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, cp1253 for Greek, cp1254 for Turkish, "
-    "cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, gb18030, cp932 or cp949"
+WHERE_ENCODING = (
+    "where ENCODING is, for instance, cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, cp1253 "
+    "for Greek, cp1254 for Turkish, cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, gb18030, "
+    "cp932 or cp949"
 )
+"""The end of a sentence that says how to convert a file from ENCODING."""
 _LOST = "if letters have become ? in it, no conversion brings them back: save it again, from a spreadsheet as CSV UTF-8"
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
 _BLOCK, _PIECE = 1 << 20, 1 << 16
@@ -85,7 +87,7 @@ class LineReader:
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
                         f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
-                        f"{self._by_iconv('ENCODING', f', where ENCODING is, for instance, {_ENCODINGS}')}; {_LOST}"
+                        f"{self._by_iconv('ENCODING', f', {WHERE_ENCODING}')}; {_LOST}"
                     ) from error
 
     def _refuse_other_kinds(self, first: bytes, ended: bool) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from repose.data.lines import order_of_utf_16
+from repose.data.lines import WHERE_ENCODING, order_of_utf_16
 from repose.documents.segment import Placed, Segment, TextDocument
 from repose.system.errors import DataError
 
@@ -104,9 +104,8 @@ def read_text(
             continue
     if declared != "utf-8" and not encoding:
         raise DataError(f"the file is neither in {label}, as it declares, nor in UTF-8: save it in UTF-8 first")
-    raise DataError(
-        "the file is not in UTF-8: save it in UTF-8, or convert it with `iconv -f cp1252 -t utf-8` if it is in cp1252"
-    )
+    command = "iconv -f ENCODING -t utf-8"
+    raise DataError(f"the file is not in UTF-8: save it in UTF-8, or convert it with `{command}`, {WHERE_ENCODING}")
 
 
 def _declared(data: bytes, markup: Literal["html", "xhtml"]) -> tuple[str, str]:
