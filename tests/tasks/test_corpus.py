@@ -464,6 +464,14 @@ def test_numbers_and_shares_for_both(files: dict[str, Any]) -> None:
     assert {split: len(lines) for split, lines in few.items()} == {"train": 37, "valid": 1, "test": 2}
 
 
+def test_repetitions_of_held_out_pairs_are_reported_as_repose_check_calls_them(files: dict[str, Any]) -> None:
+    for path in map(Path, files["train"]):
+        path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
+    data = prepared({"train": files["train"], "held_out_valid": 1, "held_out_test": 1})
+    dropped = "2 repetitions of held-out pairs dropped"
+    assert f"held out: 1 validation and 1 test pair, 76 left to train on, {dropped}" in data.report
+
+
 def test_a_test_set_of_its_own_stays(files: dict[str, Any]) -> None:
     del files["valid"]
     found = sources(prepared(files | {"held_out_valid": 0.25, "held_out_test": 0.5}))

@@ -25,9 +25,9 @@ _PACKERS = {
 }
 """First bytes of compressed files: the program that packed them, and what to do about it."""
 WHERE_ENCODING = (
-    "where ENCODING is, for instance, cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, cp1253 "
-    "for Greek, cp1254 for Turkish, cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, gb18030, "
-    "cp932 or cp949"
+    "where ENCODING is, for instance, cp1252 for Western Europe, cp1250 for Central Europe, cp1251 for Cyrillic, "
+    "cp1253 for Greek, cp1254 for Turkish, cp1255 for Hebrew, cp1256 for Arabic, cp1257 for the Baltic languages, "
+    "gb18030, cp932 or cp949"
 )
 """The end of a sentence that says how to convert a file from ENCODING."""
 _LOST = "if letters have become ? in it, no conversion brings them back: save it again, from a spreadsheet as CSV UTF-8"

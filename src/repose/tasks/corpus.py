@@ -423,7 +423,7 @@ def _hold_out(corpus: CorpusConfig, folder: Path) -> str:
             write_pairs(folder, split, held_out)
     taken = f"{len(result.valid):,} validation and {counted(len(result.test), 'test pair')}"
     return f"held out: {taken}, {result.num_train:,} left to train on" + (
-        f", {counted(result.duplicates, 'repeated pair')} dropped" if result.duplicates else ""
+        f", {counted(result.duplicates, 'repetition')} of held-out pairs dropped" if result.duplicates else ""
     )
 
 
