@@ -26,8 +26,8 @@ from repose.runs import run as runs
 from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model import directory
-from repose.system.errors import CheckpointError, ConfigError
-from repose.system.files import sealed, write_json
+from repose.system.errors import BusyError, CheckpointError, ConfigError
+from repose.system.files import locked_or_busy, sealed, write_json
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.decoding_choice import DecodingChoice
 from repose.training.loop import Trainer
@@ -419,6 +419,17 @@ def test_records_that_a_training_cannot_go_on_with_are_said_before_the_corpus_is
     with pytest.raises(CheckpointError, match=f"^{re.escape(said)}$"):
         run(experiment, folder.path, device="cpu", workers=1, progress="none")
     assert folder.main_scores() is not None
+
+
+def test_a_folder_in_which_another_process_trains_is_said_before_the_corpus_is_read(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "prepare_corpus", lambda *_, **__: pytest.fail("the corpus is read"))
+    with (
+        locked_or_busy(RunFolder(tmp_path).lock_file, "is training"),
+        pytest.raises(BusyError, match=f"process {os.getpid()} on .* is training in"),
+    ):
+        run(load(None, overrides=corpus).experiment, tmp_path, progress="none")
 
 
 def test_the_same_data_in_another_place_of_the_cache_is_the_same(corpus: list[str], tmp_path: Path) -> None:

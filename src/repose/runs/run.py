@@ -34,7 +34,7 @@ from repose.training.display import ProgressKind, check_progress
 from repose.training.distributed import choose_device, outer_launcher
 from repose.training.job import Outcome, TrainingJob
 from repose.training.journal import board_class, read_whole
-from repose.training.run import check_stop_after, train
+from repose.training.run import check_free, check_stop_after, train
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,8 @@ def _check_before_reading(experiment: Experiment, folder: Path, device: str, wor
 
 
 def _check_files(run: RunFolder) -> None:
-    """Check a run's files before resuming it. Raises CheckpointError."""
+    """Check a run's files before resuming it. Raises CheckpointError, and BusyError if it is being trained."""
+    check_free(run)
     if run.exists:
         state = read_state(run.checkpoint, run.config().run_id)
         read_whole(run, state.metrics_bytes, state.metrics_crc32)

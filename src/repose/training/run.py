@@ -13,7 +13,7 @@ from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import own_dtype, tuned
 from repose.system.errors import BusyError, ConfigError, ReposeError
-from repose.system.files import locked_or_busy, remove_half_written, writing
+from repose.system.files import lock_holder, locked_or_busy, remove_half_written, writing
 from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
 from repose.system.terminal import Say, counted, say
@@ -168,9 +168,8 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         error = None
         if world.rank == 0:
-            others = f"is training in {run.path}: wait for it, stop it, or take another run directory"
             try:
-                stack.enter_context(locked_or_busy(run.lock_file, others))
+                stack.enter_context(locked_or_busy(run.lock_file, _other_trains_in(run)))
             except ReposeError as busy:
                 error = busy
         world.share_error(error)
@@ -179,6 +178,17 @@ def _locked(run: RunFolder, world: World) -> Iterator[None]:
             for place in (run.path, run.model, run.hypotheses_folder):
                 remove_half_written(place)
         yield
+
+
+def check_free(run: RunFolder) -> None:
+    """Raise BusyError if another process is training in a run directory, to say so before work that takes long."""
+    with contextlib.suppress(OSError):  # `_locked` says why it cannot be opened
+        if (holder := lock_holder(run.lock_file)) is not None:
+            raise BusyError(f"{holder} {_other_trains_in(run)}")
+
+
+def _other_trains_in(run: RunFolder) -> str:
+    return f"is training in {run.path}: wait for it, stop it, or take another run directory"
 
 
 def _choose_workers(job: TrainingJob, state: State, device: torch.device, requested: int | None) -> str | None:
