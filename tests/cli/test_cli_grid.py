@@ -260,8 +260,9 @@ def test_a_mixture_is_not_counted_to_the_end_of_time(
     assert counted
 
 
-def test_the_choice_of_a_search_is_in_the_estimate(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Greedy search and the beam with each of four penalties on the validation set, and the best of both once more."""
+def test_all_translations_are_in_the_estimate_and_once(trial: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the choice of a search: greedy search and the beam with each of four penalties on the validation set, and the
+    best of both once more."""
 
     class Fake(contextlib.nullcontext[Any]):
         tgt_tokenizer = SimpleNamespace(encode_batch=lambda lines: [[2, 5, 5, 3]] * len(lines))  # three steps each
@@ -278,8 +279,13 @@ def test_the_choice_of_a_search_is_in_the_estimate(trial: Path, monkeypatch: pyt
     data: Any = SimpleNamespace(text=lambda split: (lines[split], lines[split]), measured="test")
     known = read_grid(trial).cells[0].experiment
     chosen = replace(known, decoding=replace(known.decoding, length_penalty=None))
-    seconds = [estimate._decode_seconds(one, data, Path(), "cpu", epochs=0) for one in (known, chosen)]
-    assert seconds == pytest.approx([2.0, 2.0 + 0.5 * 7])
+    shown = replace(known, training=replace(known.training, bleu_every_epochs=3))
+    by_chrf = replace(known, training=replace(shown.training, best_by="chrf"))
+    numbers = {"validations": 7, "epochs": 6}
+    every = (known, chosen, shown, by_chrf)
+    seconds = [estimate._decode_seconds(one, data, Path(), "cpu", **numbers) for one in every]
+    assert seconds == pytest.approx([2.0, 2.0 + 0.5 * 7, 2.0 + 0.5 * 2, 2.0 + 0.5 * 7])
+    assert {estimate._tried(one).training.best_by for one in every} == {"loss"}  # a validation's time has none of them
 
 
 def test_a_clock_bounds_the_estimate() -> None:

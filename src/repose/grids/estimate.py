@@ -198,16 +198,17 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     validation = max(0.0, elapsed[3] - elapsed[2] - update)
     total, per_epoch = _updates(experiment, data)
     start = started - began - elapsed[1]
+    validations = -(-(total or 0) // (experiment.training.validate_every_updates or per_epoch))
     decode = validation  # scoring other tasks takes about as long as one validation
     if TASK_SETTINGS[experiment.training.task].translates:
-        decode = _decode_seconds(experiment, data, folder, device, epochs=(total or 0) // per_epoch)
-    every = experiment.training.validate_every_updates or per_epoch
+        epochs = (total or 0) // per_epoch
+        decode = _decode_seconds(experiment, data, folder, device, validations=validations, epochs=epochs)
     return Cost(
         parameters=RunFolder(folder).num_parameters() or 0,
         updates=total,
         update_seconds=update,
         validation_seconds=validation,
-        validations=-(-(total or 0) // every),
+        validations=validations,
         decode_seconds=decode,
         start_seconds=max(0.0, start),
         memory_bytes=_memory(RunFolder(folder).workers or 1),
@@ -215,9 +216,11 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
 
 def _tried(experiment: Experiment) -> Experiment:
-    """Return an experiment with the same work per update that does not end or pause by itself."""
+    """Return an experiment with the same work per update that does not end or pause by itself. Its validation does not
+    translate, which `_decode_seconds` measures."""
     endless: dict[str, Any] = dict.fromkeys(("epochs", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
     endless |= {"updates": 10**9, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
+    endless |= {"best_by": "loss"}
     return replace(experiment, training=replace(experiment.training, **endless))
 
 
@@ -238,9 +241,12 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
     return min(limits, default=None), batches.num_batches(0)
 
 
-def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str, *, epochs: int) -> float:
-    """Return the seconds of all translations. After few updates, a model does not know when to end. So the time per
-    token of a hypothesis is measured, and hypotheses are assumed to be as long as references."""
+def _decode_seconds(
+    experiment: Experiment, data: Any, folder: Path, device: str, *, validations: int, epochs: int
+) -> float:
+    """Return the seconds of all translations: in `validations` over `epochs`, and at the end. After few updates, a
+    model does not know when to end. So the time per token of a hypothesis is measured, and hypotheses are assumed to be
+    as long as references."""
     from repose.decoding.load import load
     from repose.system.device import one_thread
     from repose.tasks import decoding_choice
@@ -260,10 +266,11 @@ def _decode_seconds(experiment: Experiment, data: Any, folder: Path, device: str
             tokens = sum(1 + len(t.hypotheses[0].tokens) for t in found if t.hypotheses)
             per_token[beam_size] = (time.monotonic() - began) / max(1, tokens)
     seconds = sum(per_token.values()) * expected
-    if c.bleu_every_epochs is not None:
+    every = c.bleu_every_epochs
+    if number := validations if c.best_by == "chrf" else 0 if every is None else epochs // every:
         valid = len(data.text("valid")[0])
         share = min(valid, c.bleu_sentences or valid) / len(references)
-        seconds += epochs // c.bleu_every_epochs * share * per_token[1] * expected
+        seconds += number * share * per_token[1] * expected
     if experiment.decoding.length_penalty is None:  # the decoding is chosen on the validation set
         share = min(len(data.text("valid")[0]), decoding_choice.SENTENCES) / len(references)
         seconds += share * expected * sum(per_token[beam] for beam in decoding_choice.searches(experiment.decoding))
