@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repose.data.tags import TaggingEncoder, direction, tag_pairs, taught, with_tag
+from repose.data.tags import TaggingEncoder, check_tags, direction, tag_pairs, taught, with_tag
 from repose.data.tokenizer import Tokenizer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import END, START
@@ -72,4 +72,4 @@ def test_a_tag_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match=r"'gl': known are pt, BT$"):  # in `repose translate --to gl`
         with_tag(tokenizer("bpe"), [START, END], "gl")
     with pytest.raises(ConfigError, match=r"'gl'.*: leave the tag out .*corpus\.synthetic_tag=none"):  # in training
-        TaggingEncoder(tokenizer("bpe")).encode_batch([src for src, _ in tag_pairs([("o gato", "x")], "gl")])
+        check_tags(tokenizer("bpe"), ["pt", "gl"])

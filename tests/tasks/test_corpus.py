@@ -21,6 +21,7 @@ from pyarrow.parquet import write_table
 from repose.config.experiment import CorpusConfig, Experiment, FurtherCorpus, TokenizerConfig, TrainingConfig
 from repose.data import corpora, phrasebook
 from repose.data.findings import Kind
+from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError, WriteError
@@ -522,6 +523,20 @@ def test_a_model_to_start_from_brings_two_tokenizers(
     with pytest.raises(
         ConfigError, match=r"brings a tokenizer for each side: architecture\.tie_embeddings = 'all' needs"
     ):
+        prepare_corpus(experiment)
+
+
+def test_a_tag_that_a_ready_tokenizer_lacks_is_said_before_the_corpus_is_read(
+    files: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = tmp_path / "ready.json"
+    Tokenizer.train(["train number 1"], kind="wordlevel", vocab_size=99).save(ready)
+    experiment = Experiment(
+        corpus=CorpusConfig(**files, synthetic=files["train"]),
+        tokenizer=TokenizerConfig(src_file=str(ready), tgt_file=str(ready)),
+    )
+    monkeypatch.setattr("repose.tasks.corpus._write_texts", lambda *_: pytest.fail("the corpus is read"))
+    with pytest.raises(ConfigError, match=r"the tag 'BT' is not in .*: leave .* --set corpus\.synthetic_tag=none"):
         prepare_corpus(experiment)
 
 

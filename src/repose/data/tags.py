@@ -18,7 +18,6 @@ from repose.system.errors import ConfigError, unknown
 
 MARK = "\0"
 """Put before and after a tag in front of a source."""
-_LEAVE_OUT = ": leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
 
 
 class Taught(NamedTuple):
@@ -81,24 +80,30 @@ class TaggingEncoder:
         return self._tokenizer.vocab_size
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return [START (tag) … END] for each text. Raises ConfigError for a tag that the tokenizer does not have."""
+        """Return [START (tag) … END] for each text. The tokenizer has all tags (`check_tags`)."""
         parts = [text.split(MARK, 2) if is_tagged(text) else ["", "", text] for text in texts]
         encoded = self._tokenizer.encode_batch([text for _, _, text in parts])
-        return [
-            with_tag(self._tokenizer, ids, tag or None, advice=_LEAVE_OUT)
-            for ids, (_, tag, _) in zip(encoded, parts, strict=True)
-        ]
+        return [with_tag(self._tokenizer, ids, tag or None) for ids, (_, tag, _) in zip(encoded, parts, strict=True)]
 
 
-def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None, *, advice: str = "") -> list[int]:
-    """Return source ids with a tag after START.
-
-    Raises ConfigError if the tokenizer lacks the tag; `advice` ends the message.
-    """
+def with_tag(tokenizer: Tokenizer, ids: list[int], tag: str | None) -> list[int]:
+    """Return source ids with a tag after START. Raises ConfigError if the tokenizer lacks the tag."""
     if tag is None:
         return ids
     if tag not in tokenizer.tags:
-        if not tokenizer.tags:
-            raise ConfigError(f"the tag {tag!r} is not in the source vocabulary, which was made without tags{advice}")
-        raise ConfigError(unknown("tag of the source vocabulary", tag, list(tokenizer.tags)) + advice)
+        raise ConfigError(_lacks(tokenizer, tag))
     return [ids[0], tokenizer.tags[tag], *ids[1:]]
+
+
+def check_tags(tokenizer: Tokenizer, tags: Iterable[str]) -> None:
+    """Raise ConfigError, with advice for a training, if the tokenizer lacks one of the tags."""
+    for tag in tags:
+        if tag not in tokenizer.tags:
+            advice = "leave the tag out (of synthetic pairs, with --set corpus.synthetic_tag=none)"
+            raise ConfigError(f"{_lacks(tokenizer, tag)}: {advice}")
+
+
+def _lacks(tokenizer: Tokenizer, tag: str) -> str:
+    if not tokenizer.tags:
+        return f"the tag {tag!r} is not in the source vocabulary, which was made without tags"
+    return unknown("tag of the source vocabulary", tag, list(tokenizer.tags))

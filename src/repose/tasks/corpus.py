@@ -34,7 +34,7 @@ from repose.data.lines import check_file
 from repose.data.prepare import LengthLimits, prepare
 from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
 from repose.data.splits import hold_out
-from repose.data.tags import TaggingEncoder, tag_pairs
+from repose.data.tags import TaggingEncoder, check_tags, tag_pairs
 from repose.data.tokenizer import Tokenizer
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import ConfigError, DataError
@@ -344,6 +344,8 @@ def _tokenizer(config: TokenizerConfig, ready: str | None, lines: Iterable[str],
 def prepare_pairs(experiment: Experiment, folder: Path, workers: int) -> Iterator[str]:
     """Write the texts, tokenizers and ids of a corpus of sentence pairs; yield sentences about them."""
     corpus, text = experiment.corpus, folder / "text"
+    if (ready := experiment.tokenizer.src_file) is not None:  # before the corpus is read, which may take long
+        check_tags(Tokenizer.load(Path(ready)), corpus.tags)
     yield from _write_texts(corpus, files_of(corpus), text)
     yield from more_corpora.write_parts(corpus, text)
     yield from _pair_tokenizers(experiment.tokenizer, corpus, folder)
