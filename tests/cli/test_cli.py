@@ -865,6 +865,12 @@ def test_presets_and_describe(run: Run) -> None:
     assert "reinforced-lookahead" in run("presets", "--all")[1]
     out = run("describe", "reinforced")[1]
     assert out.count("2,809,634") == 2
+    for preset, targets in (
+        ("reinforced", "onnx, web"),
+        ("small-rotary", "onnx, ctranslate2, web"),
+        ("reinforced-lookahead", "nothing"),
+    ):
+        assert f"can be exported to  {targets}\n" in run("describe", preset)[1]
     assert "cannot translate" in run("describe", "reinforced-lookahead")[1]
     assert "7,765 source, 7,765 target" in run("describe", "vaswani-base")[1], "one vocabulary"
     assert "900 source, 900 target" in run("describe", "transformer-tiny", "--tgt-vocab", 900)[1]

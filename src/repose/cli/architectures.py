@@ -53,8 +53,10 @@ def describe(
     ] = None,
     length: Annotated[int, Option(min=1, help="Sentence length, in tokens, at which operations are counted.")] = 16,
 ) -> None:
-    """Show the parameters, operations and memory that an architecture or a model needs."""
+    """Show the parameters, operations and memory that an architecture or a model needs, and where it can be exported
+    to."""
     from repose.decoding.translator import LOOKS_AHEAD
+    from repose.exporting.targets import targets_of
     from repose.model.describe import describe
     from repose.model.presets import PRESETS, PUBLISHED_VOCABULARIES
     from repose.saved_model.directory import read_sizes
@@ -89,6 +91,7 @@ def describe(
         f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
         f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
         f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, no activations",
+        f"can be exported to  {', '.join(targets_of(architecture)) or 'nothing'}",
         *[f"warning             {LOOKS_AHEAD}"] * architecture.looks_ahead,
     )
 

@@ -2,7 +2,8 @@
 
 A target is a module with a function `export(model, out, options) -> Exported`. It writes into the empty folder `out`,
 checks that the result computes what the model computes, raises if not, and ends with
-`saved_model.description.write_description`.
+`saved_model.description.write_description`. Its `why_not(architecture)` says why it cannot express an architecture, or
+None.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ from typing import Literal, TypeAlias, get_args
 from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
 from repose.exporting.card import card
+from repose.model.architecture import Architecture
 from repose.runs.folder import unfinished
 from repose.saved_model.description import add_to_description, description_file, file_sizes, read_description
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
@@ -91,6 +93,11 @@ def export(
             f"{place / CARD} has been edited since it was exported: it is kept, and may describe another model"
         )
     return replace(made, folder=place, files=files, notes=tuple(notes))
+
+
+def targets_of(architecture: Architecture) -> list[str]:
+    """Return the targets that can express an architecture."""
+    return [name for name, module in TARGETS.items() if import_module(module).why_not(architecture) is None]
 
 
 def _write_card(model: Path, out: Path, target: str) -> None:
