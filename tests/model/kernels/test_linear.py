@@ -1,11 +1,23 @@
 """Linear layers: the same numbers and gradients as torch's, whichever library multiplies."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from repose.model.kernels import linear
-from repose.model.kernels.linear import Affine, Linear, matmul_nt, products_of_new_shapes, quantize, training_products
+from repose.model.kernels.linear import (
+    Affine,
+    Int8,
+    Linear,
+    matmul_nt,
+    products_of_new_shapes,
+    quantize,
+    training_products,
+)
 
 
 @pytest.fixture(params=[False, True], ids=["torch", "onednn"], autouse=True)
@@ -55,6 +67,27 @@ def test_linear_in_double_precision_and_under_autocast() -> None:
     assert layer.double()(x.double()).dtype == torch.float64
     with torch.autocast("cpu", torch.bfloat16):
         assert layer.float()(x).dtype == torch.bfloat16
+
+
+def test_threads_that_pack_weights_at_once_leave_each_other_and_torch_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    prepack, engines = torch.ops.quantized.linear_prepack, set[str]()
+
+    def slow(*arguments: Any) -> Any:
+        time.sleep(0.05)  # meanwhile other threads begin, or restore the engine
+        engines.add(torch.backends.quantized.engine)
+        return prepack(*arguments)
+
+    monkeypatch.setattr(torch.ops.quantized, "linear_prepack", slow)
+    before = torch.backends.quantized.engine
+    weights = [torch.randn(8, 8) for _ in range(4)]
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda weight: Int8(weight, None), weights))
+        assert (engines, torch.backends.quantized.engine) == ({"onednn"}, before)
+    finally:
+        torch.backends.quantized.engine = before
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -7,6 +7,7 @@ oneDNN, which torch also ships and uses for bf16, takes AVX-512 if the processor
 
 import functools
 import platform
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,6 +73,10 @@ class Affine:
         return linear(x, self.weight, self.bias) if self._int8 is None else self._int8(x)
 
 
+_PACKING = threading.Lock()
+"""Held while weights are packed, because torch's engine of int8 and Python's filters of warnings are the process's."""
+
+
 class Int8:
     """A linear map x Wᵀ + b with 8-bit integers on a CPU, for inference only.
 
@@ -82,16 +87,16 @@ class Int8:
     def __init__(self, weight: Float[Tensor, "D_out D_in"], bias: Tensor | None) -> None:
         scales = weight.detach().abs().amax(1).double().clamp_(min=1e-12) / 127
         zeros = torch.zeros(len(weight), dtype=torch.long, device=weight.device)
-        with warnings.catch_warnings():
+        with _PACKING, warnings.catch_warnings():
             # torch warns that such tensors will be removed, but their successor has no dynamic product on a CPU yet.
             warnings.simplefilter("ignore", UserWarning)
             quantized = torch.quantize_per_channel(weight.detach().contiguous(), scales, zeros, 0, torch.qint8)
-        before = torch.backends.quantized.engine
-        torch.backends.quantized.engine = "onednn"
-        try:
-            self._packed = torch.ops.quantized.linear_prepack(quantized, bias if bias is None else bias.detach())
-        finally:
-            torch.backends.quantized.engine = before
+            before = torch.backends.quantized.engine
+            torch.backends.quantized.engine = "onednn"
+            try:
+                self._packed = torch.ops.quantized.linear_prepack(quantized, bias if bias is None else bias.detach())
+            finally:
+                torch.backends.quantized.engine = before
 
     def __call__(self, x: Float[Tensor, "*N D_in"]) -> Float[Tensor, "*N D_out"]:
         # x gets one bit less where the processor adds products in 16 bits, which would overflow.
