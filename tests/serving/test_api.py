@@ -26,10 +26,12 @@ from repose.serving import documents
 from repose.serving.access import Access, Windows, address_of
 from repose.serving.app import make_app
 from repose.serving.catalogue import Catalogue, ServedModel
+from repose.serving.dispatcher import Dispatcher
 from repose.serving.log import Log
 from repose.serving.messages import Answer, How
+from repose.serving.metrics import Metrics
 from repose.serving.refusals import RequestError
-from repose.serving.settings import Limits, ServeSettings, default_req_limit
+from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
 from repose.serving.spec import spec
 from repose.system.errors import ConfigError, DataError
 
@@ -486,6 +488,16 @@ def test_the_specification_is_of_the_routes() -> None:
     docs = ask(app, "GET", "/docs")
     assert docs.headers["content-security-policy"].startswith("default-src 'self'")
     assert all(path in docs.text for path, _ in described)
+
+
+def test_the_specification_tells_what_requests_are_refused_with() -> None:
+    """But 405, which no method that it lists is answered with."""
+    secret = service(metrics=True, metrics_token="secret")
+    paths = spec(secret.settings)["paths"]
+    assert str(ask(make_app(secret), "GET", "/metrics").status_code) == "401"
+    assert "401" in paths["/metrics"]["get"]["responses"]
+    assert "401" not in spec(service(metrics=True).settings)["paths"]["/metrics"]["get"]["responses"]
+    assert {"408", "431", "500", "503", "504"} <= paths["/translate"]["post"]["responses"].keys()
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:
@@ -992,6 +1004,13 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
     assert (response.status_code, body(response)) == (504, {"error": "Request was not answered within 0.05 seconds"})
     line = json.loads(stream.getvalue())
     assert (line["status"], line["texts"], line["characters"]) == (504, 1, len(PT_EN["q"]))
+
+
+def test_a_request_that_waits_too_long_for_the_models_is_told_to_come_back() -> None:
+    app = make_app(service(dispatcher=Dispatcher([], 1, Batching(), Metrics())))
+    response = ask(app, "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "0.05"})
+    assert (response.status_code, body(response)) == (503, {"error": "Server is still loading its models"})
+    assert response.headers["retry-after"] == "1"
 
 
 def test_the_log_has_of_probes_those_that_went_wrong() -> None:

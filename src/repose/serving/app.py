@@ -31,7 +31,7 @@ from repose.serving.log import Log
 from repose.serving.metrics import CONTENT_TYPE, Metrics
 from repose.serving.middleware import POST, Outermost, Route
 from repose.serving.parameters import Parameters, check_sizes
-from repose.serving.refusals import RequestError, closing, too_late, too_long, too_slow
+from repose.serving.refusals import RequestError, closing, loading, too_late, too_long, too_slow
 from repose.serving.settings import NO_LIMIT, ServeSettings
 from repose.serving.spec import docs, spec
 from repose.serving.texts import TranslatedText, translate_texts, warnings_of_unchanged
@@ -131,7 +131,7 @@ class Service:
         """Return the result of `work`, which is cancelled if the client leaves or the time is over.
 
         `seconds`: the time limit, which the header X-Request-Timeout can lower. Raises ClientDisconnect if the client
-        leaves, RequestError if the time is over.
+        leaves, RequestError if the time is over. Until a worker has loaded the models, requests wait as in a queue.
         """
         asked = request.headers.get("x-request-timeout")
         if asked is not None and _SECONDS.fullmatch(asked):
@@ -145,7 +145,7 @@ class Service:
         except TimeoutError as error:
             if connection is not None and connection.transport.is_closing():
                 raise ClientDisconnect from error
-            raise too_late(seconds) from error
+            raise (too_late(seconds) if self.dispatcher.ready else loading()) from error
 
     # Endpoints
 

@@ -33,6 +33,10 @@ def busy(seconds: int) -> RequestError:
     return RequestError(503, "Server is busy", {"Retry-After": str(max(1, seconds))})
 
 
+def loading() -> RequestError:
+    return RequestError(503, "Server is still loading its models", {"Retry-After": "1"})
+
+
 def closing() -> RequestError:
     return RequestError(503, "Server is closing", {"Retry-After": "1"})
 

@@ -47,6 +47,8 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
         del paths["/translate_file"], paths["/download_file/{name}"]
     if settings.metrics:
         paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT, kind="text/plain")
+        if settings.metrics_token is not None:
+            paths["/metrics"]["get"]["responses"]["401"] = _refusal("The token is missing or wrong")
     about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
     return {
         "openapi": "3.0.3",
@@ -193,13 +195,15 @@ def _responses(schema: dict[str, Any], kind: str = "application/json") -> dict[s
         "413": "The request is too large",
         "415": "The body is compressed",
         "429": "Too many requests: see Retry-After",
-        "503": "The server is busy: see Retry-After",
+        "431": "The head of the request is too large",
+        "500": "The text could not be translated, or the server has a fault",
+        "503": "The server is busy, still loading its models, or closing: see Retry-After",
         "504": "The request was not answered in time",
         "507": "The disk is full",
     }
-    refused = {
-        code: {"description": text, "content": {"application/json": {"schema": _ERROR}}}
-        for code, text in errors.items()
-    }
     done = {"description": "Done", "content": {kind: {"schema": schema}}}
-    return {"200": done, **refused}
+    return {"200": done, **{code: _refusal(text) for code, text in errors.items()}}
+
+
+def _refusal(text: str) -> dict[str, Any]:
+    return {"description": text, "content": {"application/json": {"schema": _ERROR}}}
