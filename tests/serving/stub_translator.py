@@ -20,6 +20,7 @@ class Shouting:
         if "missing" in path:
             raise CheckpointError(f"{path} does not exist")
         if "endless" in path:
+            Path(path, f"{os.getpid()}.pid").touch()
             os.write(2, b"loading\n")  # at once: others write, too
             time.sleep(1_000)
         config = Path(path) / "config.json"

@@ -311,6 +311,57 @@ def test_a_reload_that_is_asked_for_too_early_comes_once_the_first_models_are_th
         assert server.end() == 0
 
 
+SLOW_RELOADS = """
+import repose.serving.server as server
+from pathlib import Path
+read, times = server.read_catalogue, []
+def slow(runs, languages):
+    found = read(runs, languages)
+    times.append(1)
+    if len(times) == 2:
+        import os, time
+        os.write(2, b"reading\\n")
+        while not (runs[0] / "go").exists():
+            time.sleep(0.005)
+    return found
+server.read_catalogue = slow
+"""
+
+
+def test_a_reload_that_is_asked_for_during_another_comes_after_it(tmp_path: Path) -> None:
+    """The one under way may have read the older files."""
+    run = write_model(tmp_path / "run", 0, run_id="before")
+    with started(SLOW_RELOADS + STUB, HERE, run) as server:
+        write_model(run, 1, run_id="second")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("reading")
+        write_model(run, 2, run_id="third")
+        server.process.send_signal(signal.SIGHUP)
+        (run / "go").touch()
+        asked = {"q": "model", "source": "aa", "target": "bb"}
+        server.wait_until(lambda: server.post("/translate", asked)["translatedText"] == "third")
+        assert server.end() == 0
+    assert sum('"reloaded"' in line for line in server.lines) <= 2
+
+
+def test_sigterm_during_a_reload_ends_the_new_workers_too(tmp_path: Path) -> None:
+    write_model(tmp_path / "one", 0)
+    write_model(tmp_path / "endless", 1)
+    run = tmp_path / "run"
+    run.symlink_to("one")
+    with started(STUB, HERE, run) as server:
+        run.unlink()
+        run.symlink_to("endless")
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("loading")
+        assert server.end() == 0
+    workers = [*server.pids(), *(int(path.stem) for path in (tmp_path / "endless").glob("*.pid"))]
+    assert len(workers) >= 3
+    for pid in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
 @contextlib.contextmanager
 def held_request(server: Running, run: Path) -> Iterator[threading.Thread]:
     """A request that the stub holds until the end of the block, and then answers."""
