@@ -42,6 +42,15 @@ def test_the_share_is_of_each_seed(runs: list[Path], tmp_path: Path) -> None:
     assert (tmp_path / "share.svg").exists()
 
 
+def test_of_runs_with_the_same_seed_the_first_counts(runs: list[Path], make_run: Any, tmp_path: Path) -> None:
+    again = make_run("again", [9.0, 9.0], seed=1, settings=NORM["none"])
+    plotted = plot_share([*runs, again], tmp_path / "share.svg")
+    assert [row[1] for row in plotted.rows] == ["3.500", "2.500"]
+    assert [row[4] for row in plotted.rows] == ["85 %", "50 %"]
+    assert plotted.remarks == ["again is left out: none-1 has the same settings and seed."]
+    assert str(again) not in json.loads((tmp_path / "share.json").read_text(encoding="utf-8"))["runs"]
+
+
 def test_an_epoch_whose_gain_is_not_clear_has_no_share(make_run: Any, tmp_path: Path) -> None:
     """The gains are 0.1 and 2 after the first epoch, -1 after the second, and 1 and 2 after the third."""
     losses = {

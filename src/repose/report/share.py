@@ -24,14 +24,16 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
 
     `folders` are runs of three systems: one that looks ahead, its causal twin, and one without token norm. The share is
     computed for each seed that all three have, then its mean and deviation; without common seeds, it is computed from
-    the mean losses. Epochs at which L_plain - L_ahead is not clearly positive have no share. A note names settings in
-    which the systems differ. Raises ConfigError if the runs are not of three such systems, or if no epoch has a share.
+    the mean losses. Of several runs of a system with the same seed, the first counts, and a remark names the others.
+    Epochs at which L_plain - L_ahead is not clearly positive have no share. A note names settings in which the systems
+    differ. Raises ConfigError if the runs are not of three such systems, or if no epoch has a share.
     """
     files_of(out)
     runs = read_curves(folders)
-    ahead = [run for run in runs.runs if run.looks_ahead]
-    plain = [run for run in runs.runs if not _normalises(run)]
-    causal = [run for run in runs.runs if _normalises(run) and not run.looks_ahead]
+    kept, left_out = _once_each_seed(runs.runs)
+    ahead = [run for run in kept if run.looks_ahead]
+    plain = [run for run in kept if not _normalises(run)]
+    causal = [run for run in kept if _normalises(run) and not run.looks_ahead]
     parts = plain, causal, ahead
     if any(len({run.group for run in part}) != 1 for part in parts) or len(runs.corpora) != 1:
         raise ConfigError(
@@ -68,7 +70,18 @@ def plot_share(folders: Sequence[Path], out: Path, *, font: Path | None = None) 
     files.append(save_numbers(content, out))
     at, share_at = [{point.x: point for point in points} for points in means], {point.x: point for point in shares}
     rows = [[f"{x:g}", *(f"{points[x].mean:.3f}" for points in at), *_percent(share_at.get(x))] for x in epochs]
-    return Plotted(files, ["epoch", *names, "look ahead", "±"], rows, [*runs.problems, *_unlike(parts)])
+    return Plotted(files, ["epoch", *names, "look ahead", "±"], rows, [*runs.problems, *left_out, *_unlike(parts)])
+
+
+def _once_each_seed(runs: Sequence[ReportRun]) -> tuple[list[ReportRun], list[str]]:
+    """Return the first run of each system with each seed, and sentences about the others."""
+    firsts: dict[tuple[str, str, int], ReportRun] = {}
+    left_out = []
+    for run in runs:
+        first = firsts.setdefault((run.group, run.corpus, run.seed), run)
+        if first is not run:
+            left_out.append(f"{run.name} is left out: {first.name} has the same settings and seed.")
+    return list(firsts.values()), left_out
 
 
 def _percent(share: Point | None) -> list[str]:
