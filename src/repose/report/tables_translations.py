@@ -15,7 +15,7 @@ from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
 from repose.report.content import Cell, Column, Table, slugs, some
 from repose.report.run_set import ReportRun, RunSet
-from repose.report.tables import Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
+from repose.report.tables import UNLIKE, Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
 from repose.report.tables_scores import beam_name
 from repose.report.translations import lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
@@ -105,7 +105,8 @@ def length_tables(runs: RunSet) -> tuple[Table, ...]:
     Lengths are in tokens, including START and END, as `training.max_src_tokens` counts them, if all systems share the
     source tokenizer. Otherwise they are in words, because different tokenizers would sort the sentences differently.
     With tokens, if the test set has sources longer than any in training, the longest training source is an edge, and
-    parts beyond it are marked. Runs without translations are left out, with a note. A corpus without any has no table.
+    parts beyond it are marked. Runs without translations, or scored on other sentences than most, are left out, with a
+    note. A corpus without any has no table.
     """
     runs = runs.translations
     tables = []
@@ -122,16 +123,16 @@ def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
         return None
     tokenizers = {run.config.digests.get("src") for run, _ in found}
     in_tokens = len(tokenizers) == 1 and None not in tokenizers
-    first = found[0][1]
-    lengths = first.tokens if in_tokens else first.words
+    of_runs = [own.tokens if in_tokens else own.words for _, own in found]
+    lengths = max(of_runs, key=lambda one: sum(np.array_equal(one, other) for other in of_runs))
     limits = sorted({one.longest_trained for _, one in found}) if in_tokens else []
     beyond = [limit for limit in limits if limit < lengths.max()]
     buckets = by_length(lengths, edges_with(beyond))
     measured: list[_Measured] = []
-    for run, own in found:
+    for (run, own), of_run in zip(found, of_runs, strict=True):
         try:
-            if not np.array_equal(own.tokens if in_tokens else own.words, lengths):
-                raise DataError("its test sentences are not those of the others")
+            if not np.array_equal(of_run, lengths):
+                raise DataError("its test sentences are not those of most runs")
             measured.append(_Measured(run, own, scores_by_length(statistics_of(run), buckets)))
         except ReposeError as error:
             missing.append(f"{run.name} is left out: {error}.")
@@ -171,24 +172,27 @@ def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
 
 
 def _length_rows(groups: Sequence[Sequence[_Measured]], buckets: Sequence[Bucket], in_tokens: bool) -> list[list[Cell]]:
-    """Return a row for each system. In each column, the best mean of comparable systems is marked, ties included, if
-    all were scored in the same way and the means differ."""
+    """Return a row for each system, without means if its runs were scored in different ways. In each column, the best
+    mean of comparable systems is marked, ties included, if all were scored in the same way and the means differ."""
     means = [[fmean(column) for column in zip(*(one.values for one in group), strict=True)] for group in groups]
     fair = [all(one.run.comparable for one in group) for group in groups]
-    judged = [one.run for group, is_fair in zip(groups, fair, strict=True) if is_fair for one in group]
-    alike = len({figures.kind_of_score(run, figures.decoding_of(run), "bleu") for run in judged}) == 1
+    kinds = [
+        {figures.kind_of_score(one.run, figures.decoding_of(one.run), "bleu") for one in group} for group in groups
+    ]
+    alike = len(set().union(*(of_group for of_group, is_fair in zip(kinds, fair, strict=True) if is_fair))) == 1
     fair_means = [mean for mean, is_fair in zip(means, fair, strict=True) if is_fair]
     compared = [{round(mean[place], _DIGITS) for mean in fair_means} for place in range(len(buckets))]
     rows = []
-    for group, mean, is_fair in zip(groups, means, fair, strict=True):
+    for group, mean, is_fair, kind in zip(groups, means, fair, kinds, strict=True):
         longest = max(one.lengths.longest_trained for one in group)
         cells = [Cell(group[0].run.group)]
         for place, bucket in enumerate(buckets):
             reasons = {_LONGER: in_tokens and bucket.shortest > longest, _FEW: bucket.small, _NOT_FAIR: not is_fair}
+            reasons[UNLIKE] = len(kind) > 1
             notes = [reason for reason, holds in reasons.items() if holds]
             differ = alike and len(compared[place]) > 1
             is_best = is_fair and differ and round(mean[place], _DIGITS) == max(compared[place])
-            found = spread([one.values[place] for one in group])
+            found = None if reasons[UNLIKE] else spread([one.values[place] for one in group])
             cells.append(spread_cell(found, _DIGITS, notes=notes, best=is_best))
         rows.append(cells)
     return rows

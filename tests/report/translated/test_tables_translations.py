@@ -1,5 +1,6 @@
 """BLEU by length, from runs to tables."""
 
+import dataclasses
 import json
 import statistics
 from pathlib import Path
@@ -11,6 +12,7 @@ from repose.evaluation.metrics import bleu
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report.content import Cell
 from repose.report.run_set import ReportRun
+from repose.report.tables import UNLIKE
 from repose.report.tables_translations import length_tables
 from repose.report.translations import hypotheses_of, lengths_of
 from repose.system.errors import DataError
@@ -153,3 +155,26 @@ def test_scores_that_ignore_case_and_others_have_no_best(made: Any) -> None:
     made.add("two", wrong=0.2, lowercase=True)
     (table,) = length_tables(made.runs())
     assert not any(cell.best for row in table.rows for cell in row)
+
+
+def test_runs_of_a_system_that_were_scored_differently_have_no_mean(made: Any) -> None:
+    made.add("one", seed=0)
+    made.add("one", seed=1, lowercase=True)
+    made.add("two")
+    (table,) = length_tables(made.runs())
+    one, two = table.rows[1:]
+    assert [cell.text for cell in one[1:]] == ["–"] * (len(one) - 1)
+    assert UNLIKE in said(one[1])
+    assert two[1].n == 1
+
+
+def test_the_run_on_other_sentences_is_left_out_even_if_it_is_the_first(made: Any) -> None:
+    for name in ("one", "two", "three"):
+        made.add(name)
+    own = lengths_of(made.runs().runs[1])
+    other = dataclasses.replace(own, tokens=own.tokens[::-1], words=own.words[::-1])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("repose.report.tables_translations.lengths_of", lambda run: other if run.group == "one" else own)
+        (table,) = length_tables(made.runs())
+    assert [row[0].text for row in table.rows] == ["test sentences", "two", "three"]
+    assert "tales-one-s0 is left out: its test sentences are not those of most runs." in table.keys
