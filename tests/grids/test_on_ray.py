@@ -328,8 +328,28 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return seen
 
 
+class InterruptedEvent(threading.Event):
+    """Where the main thread first waits for one, it is interrupted, as `ray.cancel` does."""
+
+    been = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if threading.current_thread() is threading.main_thread() and not InterruptedEvent.been:
+            InterruptedEvent.been = True
+            _thread.interrupt_main()
+        return super().wait(timeout)
+
+
+@pytest.fixture
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(InterruptedEvent, "been", False)
+    monkeypatch.setattr(on_ray, "threading", SimpleNamespace(Thread=threading.Thread, Event=InterruptedEvent))
+    yield
+    assert InterruptedEvent.been
+
+
+@pytest.mark.usefixtures("interrupted")
 def test_a_cell_that_ray_interrupts_saves(tmp_path: Path, cell: dict[str, Any]) -> None:
-    threading.Timer(0.05, _thread.interrupt_main).start()
     assert on_ray._run(job(tmp_path), 1) == STOPPED
     assert len(cell["jobs"]) == 1
 
@@ -341,9 +361,9 @@ def test_after_a_lost_attempt_its_lock_is_waited_for(tmp_path: Path, cell: dict[
     assert on_ray._run(job(tmp_path), 2) == DONE
 
 
+@pytest.mark.usefixtures("interrupted")
 def test_one_that_waits_for_a_lock_stops_when_asked(tmp_path: Path, cell: dict[str, Any]) -> None:
     cell["results"] = [BUSY] * 1000
-    threading.Timer(0.05, _thread.interrupt_main).start()
     assert on_ray._run(job(tmp_path), 2) == BUSY
     assert len(cell["jobs"]) < 1000
 
