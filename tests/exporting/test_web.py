@@ -428,6 +428,17 @@ def test_what_is_cut_off_is_told(page: Page) -> None:
     assert "cut" not in page.tab.inner_text("#status")
 
 
+def test_sentences_are_counted_and_not_their_parts(page: Page) -> None:
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", "O gato, " * 60 + "dorme. O gato.")
+    page.tab.locator("#status", has_text="sentences in").wait_for()
+    assert page.tab.inner_text("#status").startswith("2 sentences in ")
+    assert page.tab.evaluate("[...repose.translator.parts('O gato, '.repeat(60))].length") > 2
+    page.tab.fill("#src", "a" * 600 + ", " + "b" * 600)
+    page.tab.locator("#status", has_text="1 sentence in").wait_for()
+    assert "; 1 of them longer than the model reads" in page.tab.inner_text("#status")
+
+
 def test_a_text_that_is_half_translated_is_told_from_a_whole_one(page: Page) -> None:
     page.tab.select_option("#beam", "1")
     page.tab.fill("#src", "O gato.")

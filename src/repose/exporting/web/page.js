@@ -84,7 +84,8 @@ async function translateAll(translator, mine) {
   const started = performance.now();
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
   const lines = element("src").value.split("\n");
-  let done = "", number = 0, cut = 0;
+  const cut = new Set(); // which sentences, by their numbers
+  let done = "", number = 0;
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
     let translated = "", previous;
@@ -93,8 +94,8 @@ async function translateAll(translator, mine) {
       const made = isTranslated(read) ? await translator.translate(read, options) : part.text;
       translated = joined(translated, made, part, previous);
       previous = part;
-      number += part.text ? 1 : 0;
-      cut += read.length < part.text.length ? 1 : 0;
+      number += part.begins ? 1 : 0;
+      if (read.length < part.text.length) cut.add(number);
       await new Promise((next) => setTimeout(next)); // let the page handle what was typed meanwhile
       if (mine !== latest) return;
       element("tgt").textContent = done + translated;
@@ -105,7 +106,7 @@ async function translateAll(translator, mine) {
   element("tgt").textContent = done;
   element("tgt").removeAttribute("aria-busy");
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
-  const tooLong = cut ? `; ${cut} of them longer than the model reads: the rest was cut off` : "";
+  const tooLong = cut.size ? `; ${cut.size} of them longer than the model reads: the rest was cut off` : "";
   say(number === 0 ? "" : `${number} ${number === 1 ? "sentence" : "sentences"} in ${seconds} s${tooLong}`);
 }
 

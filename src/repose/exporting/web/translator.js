@@ -164,11 +164,15 @@ export class Translator {
     return (await this.hypotheses(text, options))[0]?.text ?? "";
   }
 
-  /** Split a line into sentences, and sentences longer than nearly all of the training's into pieces. */
+  /** Split a line into sentences, and sentences longer than nearly all of the training's into pieces. `begins`: whether
+   * a piece is the first of its sentence that has text. */
   *parts(line, options) {
     const { split_src_tokens: usual, max_src_tokens: longest } = this.settings;
     const fits = this.fits(options, usual ?? longest);
-    for (const sentence of whole(this.sentences(line, options))) yield* pieces(sentence, fits).map(stripped);
+    for (const sentence of whole(this.sentences(line, options))) {
+      const parts = pieces(sentence, fits).map(stripped), first = parts.find((part) => part.text);
+      for (const part of parts) yield { ...part, begins: part === first };
+    }
   }
 
   /** Whether a text is short enough for the model. */
