@@ -23,7 +23,7 @@ from repose.grids import cells, estimate
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
 from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, in_places, num_devices, share
 from repose.system.errors import ConfigError, DeviceError
-from repose.system.files import locked_or_busy
+from repose.system.locks import locked_or_busy
 
 TINY = [
     *(f"architecture.{name}" for name in ("d_token=8", "num_heads=1", "head_dim=8", "d_ff=8")),

@@ -25,7 +25,7 @@ from repose.grids.run import GridOutcome, GridPlan, choose, jobs_of, make_plan, 
 from repose.grids.survey import Identity, identify
 from repose.runs.folder import OTHER_CODE
 from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError
-from repose.system.files import locked_or_busy
+from repose.system.locks import locked_or_busy
 
 FILE = """
 [corpus]

@@ -17,7 +17,7 @@ from repose.positions_rl import policy, rewards, table
 from repose.positions_rl.policy import Settings, WorkFolder
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
-from repose.system.files import locked_or_busy
+from repose.system.locks import locked_or_busy
 from repose.system.terminal import Say
 
 Run = Callable[..., tuple[int, str, str]]

@@ -25,7 +25,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.runs.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError, WriteError
-from repose.system.files import locked
+from repose.system.locks import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
 from repose.tasks.corpus import CorpusData, prepare_corpus, published_text

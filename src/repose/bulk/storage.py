@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from repose.system.errors import ConfigError, DataError, MissingExtraError, WriteError
-from repose.system.files import locked, remove_half_written, remove_held, replacing_file, trying_lock, write_file
+from repose.system.files import remove_half_written, replacing_file, write_file
+from repose.system.locks import locked, remove_held, trying_lock
 
 _BLOCK = 1 << 20
 

@@ -16,7 +16,8 @@ from repose.data.catalogue import CorpusInfo, describe, names
 from repose.data.corpus_build import FORMAT_VERSION, MANIFEST, CorpusBuilder, texts_of
 from repose.data.download import Progress
 from repose.system.errors import DataError, WriteError
-from repose.system.files import locked, replacing_folder
+from repose.system.files import replacing_folder
+from repose.system.locks import locked
 
 __all__ = ["cache_home", "describe", "fetch_corpus", "locate", "names", "prepared_home"]
 

@@ -23,7 +23,8 @@ from repose.saved_model import directory
 from repose.system.code import code_digest
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError
-from repose.system.files import locked, making_lock, replacing_folder, using_lock
+from repose.system.files import replacing_folder
+from repose.system.locks import locked, making_lock, using_lock
 from repose.system.token_ids import END, START
 
 if TYPE_CHECKING:

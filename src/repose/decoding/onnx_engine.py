@@ -23,7 +23,7 @@ from repose.graphs.folder import TARGET, GraphFolder
 from repose.saved_model.description import read_description
 from repose.system.device import keep_freed_memory
 from repose.system.errors import CheckpointError, MissingExtraError
-from repose.system.files import share_lock
+from repose.system.locks import share_lock
 from repose.system.token_ids import START
 
 _LARGE = 1 << 26

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from repose.data.corpora import cache_home
 from repose.system.errors import ConfigError, DataError
-from repose.system.files import locked, making_lock, replacing_folder
+from repose.system.files import replacing_folder
+from repose.system.locks import locked, making_lock
 
 _SECONDS = 600
 

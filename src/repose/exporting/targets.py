@@ -24,7 +24,8 @@ from repose.saved_model.description import add_to_description, description_file,
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, naming_extras, unknown
-from repose.system.files import checked_path, locked_or_busy, making_lock, replacing_folder
+from repose.system.files import checked_path, replacing_folder
+from repose.system.locks import locked_or_busy, making_lock
 
 Target: TypeAlias = Callable[[Path, Path, Options], Exported]
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from repose.system.errors import BusyError, LostWorkerError, WriteError, user_message
-from repose.system.files import locked_or_busy
 from repose.system.helper import OWN_SESSION
+from repose.system.locks import locked_or_busy
 from repose.system.signals import killed_by
 
 LOG, LOCK = "cell.log", "cell.lock"

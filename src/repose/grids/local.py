@@ -14,7 +14,7 @@ from typing import TypeVar
 from repose.grids.cells import CellJob, CellState, CellStatus, Tell, run_cell
 from repose.system.device import available_cores, check_device_name, find_device, num_gpus
 from repose.system.errors import ConfigError, DeviceError, WriteError
-from repose.system.files import trying_lock
+from repose.system.locks import trying_lock
 
 T = TypeVar("T")
 RunCell = Callable[..., CellState]

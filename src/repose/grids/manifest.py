@@ -17,7 +17,8 @@ from repose.grids.cells import LOCK, CellState, CellStatus
 from repose.grids.file import CORPUS, ReportTable
 from repose.grids.grid import Cell, Grid
 from repose.system.errors import CheckpointError
-from repose.system.files import lock_holder, locked, read_file, write_json
+from repose.system.files import read_file, write_json
+from repose.system.locks import lock_holder, locked
 
 FORMAT = 1
 NAME = "grid.json"

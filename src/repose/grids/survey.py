@@ -18,7 +18,7 @@ from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
-from repose.system.files import lock_holder
+from repose.system.locks import lock_holder
 from repose.system.terminal import Say
 
 

@@ -18,7 +18,8 @@ from repose.positions_rl.rewards import REWARDS
 from repose.positions_rl.table import PositionTable
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError, DataError, MissingExtraError, unknown
-from repose.system.files import locked_or_busy, write_json
+from repose.system.files import write_json
+from repose.system.locks import locked_or_busy
 from repose.system.terminal import Say
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from repose.runs.folder import RunFolder
 from repose.search.file import Search
 from repose.search.study import NOTHING, Known, Spent, Study
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
-from repose.system.files import locked_or_busy, writing
+from repose.system.files import writing
 from repose.system.helper import how_it_ended
+from repose.system.locks import locked_or_busy
 from repose.system.signals import stopping
 from repose.system.terminal import Say
 

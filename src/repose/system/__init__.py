@@ -2,7 +2,8 @@
 
 errors.py       errors that users can fix, each with a sentence and an exit code
 terminal.py     output: sentences, numbers and tables
-files.py        replacing files and folders as a whole, checksums, locks
+files.py        replacing files and folders as a whole, checksums
+locks.py        locks between processes
 signals.py      signals as requests to stop
 helper.py       helper processes: starting them, talking to them, ending them
 device.py       devices, cores and threads

@@ -13,7 +13,7 @@ from repose.decoding.graph_cache import graphs_home
 from repose.runs.folder import RunFolder
 from repose.runs.records import RunStatus
 from repose.system.errors import CheckpointError, WriteError
-from repose.system.files import locked_or_busy, making_lock, trying_lock, using_lock
+from repose.system.locks import locked_or_busy, making_lock, trying_lock, using_lock
 from repose.tasks.corpus import REPORT
 
 

@@ -41,18 +41,14 @@ from repose.system.errors import ConfigError, DataError
 from repose.system.files import (
     check_writable,
     checksums,
-    locked,
-    making_lock,
     name_when_whole,
     remove_half_written,
-    remove_held,
     sealed,
     sha256_of,
-    share_lock,
     unsealed,
-    using_lock,
     write_json,
 )
+from repose.system.locks import locked, making_lock, remove_held, share_lock, using_lock
 from repose.system.terminal import Say, counted, quoted
 from repose.tasks import more_corpora
 from repose.tasks.corpus_files import (

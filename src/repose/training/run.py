@@ -13,7 +13,8 @@ from repose.runs.folder import TRAIN_ANEW, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import own_dtype, tuned
 from repose.system.errors import BusyError, ConfigError, ReposeError
-from repose.system.files import lock_holder, locked_or_busy, remove_half_written, writing
+from repose.system.files import remove_half_written, writing
+from repose.system.locks import lock_holder, locked_or_busy
 from repose.system.numbers import is_whole
 from repose.system.signals import StopSignals
 from repose.system.terminal import Say, counted, say
