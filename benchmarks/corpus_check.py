@@ -19,7 +19,8 @@ from typing import Any
 from repose.data.check import check_corpus
 from repose.data.findings import Kind
 from repose.data.language import identify
-from repose.data.readers import PairReader, write_pairs
+from repose.data.pairs import write_pairs
+from repose.data.readers import PairReader
 from repose.evaluation.looping import loops
 
 SPLITS = {"train": ["train"], "valid": ["valid", "val"], "test": ["test", "test_2016_flickr"]}

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from repose.config import file as config_file
 from repose.config.experiment import Experiment
 from repose.data.columns import Columns
-from repose.data.readers import PairReader, TextPairs
+from repose.data.pairs import TextPairs
+from repose.data.readers import PairReader
 from repose.data.text_blocks import Documents
 from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Trees

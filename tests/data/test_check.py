@@ -11,7 +11,8 @@ from repose.data import corpus_statistics
 from repose.data.advice import WITHOUT_NUMBERS
 from repose.data.check import check_corpus
 from repose.data.findings import CorpusCheck, Finding, Kind
-from repose.data.readers import PairReader, write_pairs
+from repose.data.pairs import write_pairs
+from repose.data.readers import PairReader
 from repose.system.errors import DataError
 
 Pairs = list[tuple[str, str]]

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.parquet import write_table
 
-from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, TextPairs, languages_of_files, write_pairs
+from repose.data.pairs import TextPairs, write_pairs
+from repose.data.readers import MAX_CHARACTERS, Counts, PairReader, languages_of_files
 from repose.data.records import flat, sides_by_language
 from repose.system.errors import ConfigError, DataError, WriteError
 

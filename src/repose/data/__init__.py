@@ -7,7 +7,7 @@ Published corpora
     corpus_build.py         assemble one corpus from its files, and write its manifest
     phrasebook.py           the small corpus that ships with the package
 Pairs from files
-    pairs.py                sentence pairs, their two sides, and counts of kept and dropped pairs
+    pairs.py                sentence pairs, counts of kept and dropped ones, and the two text files of a prepared split
     lines.py                lines of plain and compressed text files
     tables.py               TSV and CSV
     records.py              JSONL and Parquet

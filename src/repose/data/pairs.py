@@ -1,9 +1,14 @@
-"""Sentence pairs, their two sides, and counts of what became of a corpus's pairs."""
+"""Sentence pairs, counts of what became of a corpus's pairs, and the two text files of a prepared split."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias
 
+from repose.system.errors import DataError
+from repose.system.files import replacing_file
 from repose.system.terminal import counted
 
 Pair = tuple[str, str]
@@ -50,3 +55,31 @@ class Counts:
         parts += ["Windows line endings (harmless)"] * (CARRIAGE_RETURNS in self.notes)
         parts += [] if self.languages is None else [" → ".join(self.languages)]
         return ", ".join(parts)
+
+
+class TextPairs:
+    """Iterate over the pairs of a split in a text folder; each iteration reads the files again."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
+
+    def __iter__(self) -> Iterator[Pair]:
+        # With another `newline`, a carriage return inside a sentence would end it.
+        try:
+            with ExitStack() as stack:
+                src, tgt = (stack.enter_context(path.open(encoding="utf-8", newline="\n")) for path in self.paths)
+                for a, b in zip(src, tgt, strict=True):
+                    yield a.removesuffix("\n"), b.removesuffix("\n")
+        except (OSError, ValueError) as error:
+            folder = self.paths[0].parent
+            raise DataError(f"the texts of {folder} are damaged: delete that folder, and prepare it again") from error
+
+
+def write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
+    """Write `<split>.src` and `<split>.tgt`. Sentences must not contain line feeds. Raises WriteError."""
+    with ExitStack() as stack:
+        paths = [stack.enter_context(replacing_file(path)) for path in TextPairs(folder, split).paths]
+        src, tgt = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
+        for a, b in pairs:
+            src.write(a + "\n")
+            tgt.write(b + "\n")

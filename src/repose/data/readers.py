@@ -6,7 +6,7 @@ dropped, and counted by reason. Signs that a whole file is wrong (misaligned, da
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
 
@@ -17,7 +17,6 @@ from repose.data.records import jsonl_pairs, parquet_pairs
 from repose.data.tables import FIELDS, csv_pairs, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
 from repose.system.errors import ConfigError, DataError, MissingExtraError
-from repose.system.files import replacing_file
 from repose.system.terminal import counted, quoted, reasons
 
 
@@ -327,31 +326,3 @@ def _named_languages(fields: Pair, languages: Pair) -> tuple[str | None, ...]:
         return None if language == UNKNOWN else language
 
     return tuple(named(*side) for side in zip(fields, FIELDS, languages, strict=True))
-
-
-class TextPairs:
-    """Iterate over the pairs of a split in a text folder; each iteration reads the files again."""
-
-    def __init__(self, folder: Path, split: str) -> None:
-        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
-
-    def __iter__(self) -> Iterator[Pair]:
-        # With another `newline`, a carriage return inside a sentence would end it.
-        try:
-            with ExitStack() as stack:
-                src, tgt = (stack.enter_context(path.open(encoding="utf-8", newline="\n")) for path in self.paths)
-                for a, b in zip(src, tgt, strict=True):
-                    yield a.removesuffix("\n"), b.removesuffix("\n")
-        except (OSError, ValueError) as error:
-            folder = self.paths[0].parent
-            raise DataError(f"the texts of {folder} are damaged: delete that folder, and prepare it again") from error
-
-
-def write_pairs(folder: Path, split: str, pairs: Iterable[Pair]) -> None:
-    """Write `<split>.src` and `<split>.tgt`. Sentences must not contain line feeds. Raises WriteError."""
-    with ExitStack() as stack:
-        paths = [stack.enter_context(replacing_file(path)) for path in TextPairs(folder, split).paths]
-        src, tgt = (stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in paths)
-        for a, b in pairs:
-            src.write(a + "\n")
-            tgt.write(b + "\n")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from repose.data.input_warning import InputWarning, warning_for
 from repose.data.lines import LineReader, check_file, on_one_line
-from repose.data.readers import holds_pairs, write_pairs
+from repose.data.pairs import write_pairs
+from repose.data.readers import holds_pairs
 from repose.decoding.sampling import Sampling
 from repose.decoding.translator import Translation, Translator
 from repose.evaluation.looping import loops

@@ -31,8 +31,9 @@ from repose.config.experiment import (
 from repose.data import advice, columns, corpora, phrasebook
 from repose.data.findings import CorpusCheck
 from repose.data.lines import check_file
+from repose.data.pairs import TextPairs, write_pairs
 from repose.data.prepare import LengthLimits, prepare
-from repose.data.readers import PairReader, TextPairs, UnequalLinesError, kind_of, write_pairs
+from repose.data.readers import PairReader, UnequalLinesError, kind_of
 from repose.data.splits import hold_out
 from repose.data.tags import TaggingEncoder, check_tags, tag_pairs
 from repose.data.tokenizer import Tokenizer

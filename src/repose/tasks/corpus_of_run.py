@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import Experiment, TokenizerConfig
-from repose.data.readers import TextPairs
+from repose.data.pairs import TextPairs
 from repose.data.splits import same_sentence
 from repose.data.tags import MARK
 from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from repose.config.experiment import CorpusConfig, TrainingConfig
 from repose.data.dataset import PairDataset
 from repose.data.mixture import Mixture, temperature_shares
-from repose.data.pairs import Pair
-from repose.data.readers import TextPairs, write_pairs
+from repose.data.pairs import Pair, TextPairs, write_pairs
 from repose.data.splits import same_sentence
 from repose.data.tags import tag_pairs
 from repose.data.tokenizer import Tokenizer

@@ -18,7 +18,7 @@ from repose.data.dataset import PairDataset
 from repose.data.language import UNKNOWN, names_of_pair
 from repose.data.mixture import Mixture
 from repose.data.normalization import normalization_to
-from repose.data.readers import TextPairs
+from repose.data.pairs import TextPairs
 from repose.data.scripts import scripts_in
 from repose.decoding.load import load
 from repose.decoding.options import SETTINGS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from repose.config.file import load, to_json
-from repose.data.readers import write_pairs
+from repose.data.pairs import write_pairs
 from repose.evaluation.metrics import bleu, chrf
 from repose.report.collect import read_runs
 from repose.report.run_set import RunSet
