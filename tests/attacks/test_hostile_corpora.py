@@ -52,7 +52,7 @@ SENTENCES: dict[str, tuple[dict[str, bytes], str]] = {
     "three columns": ({"a.tsv": b"um\tone\teins\n"}, "line 1: 3 columns instead of 2"),
     "one column": ({"a.tsv": b"um,one\n"}, "no tab, first on line 1"),
     "a spreadsheet": ({"a.xlsx": b"PK"}, "a spreadsheet as CSV in UTF-8"),
-    "CSV of one column": ({"a.csv": b"um\nsim\n"}, "is no table"),
+    "CSV of one column": ({"a.csv": b"um\nsim\n"}, "is not a table"),
     "CSV with an open quote": ({"a.csv": b'um,one\n"sim,yes\n'}, "line 2: this is not CSV"),
     "a memory of nothing": ({"a.tmx": b"<tmx/>"}, "has no unit in two languages"),
     "a memory that ends": ({"a.tmx": b"<tmx><body><tu>"}, "line 1: this is not XML .no element found"),

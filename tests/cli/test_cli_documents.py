@@ -62,7 +62,7 @@ def test_the_file_that_a_link_points_to_is_written(run: Run, tmp_path: Path) -> 
         ("in.pdf", "out.pdf", b"x", "cannot be translated: a PDF file has no sentences"),
         ("in.xlsx", "out.xlsx", b"x", "cannot be translated: open it in a spreadsheet program and save it as .ods"),
         ("in.xyz", "out.xyz", b"x", "cannot be translated: known are .txt"),
-        ("in.docx", "out.docx", b"PK", "in.docx cannot be translated: this is no document"),
+        ("in.docx", "out.docx", b"PK", "in.docx cannot be translated: this is not a document"),
         ("in.srt", "out.srt", b"\xff", "save it in UTF-8"),
         (None, "out.txt", b"", "there is no file"),
     ],

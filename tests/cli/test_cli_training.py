@@ -176,8 +176,8 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
             ("train", *corpus, "--out", "x", "--set", "training.epochs", "=", "3"),
             "without spaces, as in --set training.",
         ),
-        (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is no setting: write architecture.dropout=0.2"),
-        (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is no setting: write section.field=value"),
+        (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is not a setting: write architecture.dropout=0.2"),
+        (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is not a setting: write section.field=value"),
         (
             ("check", tmp_path / "four.tsv"),
             "4 columns instead of 2 (1: '1', 2: 'um', 3: '2', 4: 'one'): cut out source and target, such as columns 1 "

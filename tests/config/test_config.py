@@ -458,7 +458,7 @@ def test_what_is_no_experiment_file_is_refused_before_it_is_read(tmp_path: Path)
     with (tmp_path / "large.toml").open("wb") as file:
         file.truncate(3 << 30)
     for path in (tmp_path / "pipe.toml", tmp_path / "large.toml", Path("/dev/zero")):
-        assert f"{path} is no file of at most 1,048,576 bytes" in sentence(path=path)
+        assert f"{path} is not a file of at most 1,048,576 bytes" in sentence(path=path)
 
 
 def test_a_file_name_that_is_not_utf_8() -> None:

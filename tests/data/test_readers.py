@@ -485,7 +485,7 @@ def test_tables_of_spreadsheets_that_say_more_or_less_than_needed(tmp_path):
     fails([tmp_path / "a.csv"], "line 1: 3 columns instead of 2", "name both sides")
     assert len(read([tmp_path / "a.csv"], src_field="deutsch", tgt_field="englisch")[0]) == 50
     (tmp_path / "a.csv").write_bytes(b"A man, running\nA dog\nTwo men\n")
-    fails([tmp_path / "a.csv"], "a.csv is no table: its first lines do not have equally many cells")
+    fails([tmp_path / "a.csv"], "a.csv is not a table: its first lines do not have equally many cells")
 
 
 @pytest.mark.parametrize("ending", [".csv", ".tsv"])

@@ -242,7 +242,7 @@ def test_the_first_of_two_variants_in_one_language(tmx):
         (memory(), "has no unit in two languages"),
         (memory(unit({"en": "a"})), "has no unit in two languages"),
         ("not XML at all", "line 1: this is not XML"),
-        ("<html><body/></html>", "is no translation memory but an XML file of <html>"),
+        ("<html><body/></html>", "is not a translation memory but an XML file of <html>"),
         (memory(unit(BOTH), "\n\n<tu>").replace("</body>", "</bady>"), "this is not XML (mismatched tag"),
         (memory(unit(BOTH))[:-20], "this is not XML"),
         (memory(unit(BOTH), head='<!DOCTYPE tmx [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'), "declares entities"),

@@ -263,11 +263,11 @@ def crowded(number: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "no document"),
-        (b"PK\x03\x04 and then nothing", "no document"),
+        (b"", "not a document"),
+        (b"PK\x03\x04 and then nothing", "not a document"),
         (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(512), "the document is encrypted, or of Office before 2007"),
         (packed({"META-INF/manifest.xml": "<m><encryption-data/></m>"}), "the document is encrypted: save it"),
-        (packed({"a.txt": "x"}), "is no Word document"),
+        (packed({"a.txt": "x"}), "is not a Word document"),
         (packed({"word/document.xml": "<w:document"}), "word/document.xml is damaged"),
         (packed({"word/document.xml": "<w:document/>"}), "word/document.xml is damaged"),
         (packed({"word/document.xml": f"{'<a>' * 300}{'</a>' * 300}"}), "more than 200 levels of elements"),
@@ -278,7 +278,7 @@ def crowded(number: int) -> bytes:
         (packed({"word/document.xml": b" " * (4 << 20)}), "far more than is packed"),
         (packed({"word/document.xml": "<a/>"}, zipfile.ZIP_LZMA), "unusual way"),
         (crowded(4001), "4,001 members"),
-        (docx(f"<w:p>{run('one')}</w:p>")[:-40], "no document"),
+        (docx(f"<w:p>{run('one')}</w:p>")[:-40], "not a document"),
         (docx(f"<w:p>{run('one')}</w:p>").replace(b"[Content_Types].xml", b"word/document.xml\0\0"), "twice"),
     ],
     ids=lambda value: value if isinstance(value, str) else "data",  # what is packed holds the time
@@ -504,5 +504,5 @@ def test_an_archive_with_an_impossible_place_is_damaged() -> None:
     end = data.rindex(b"PK\x05\x06")
     size = int.from_bytes(data[end + 12 : end + 16], "little") + len(far)
     data[end + 12 : end + 16] = size.to_bytes(4, "little")
-    with pytest.raises(DataError, match="this is no document, or a damaged one"):
+    with pytest.raises(DataError, match="this is not a document, or a damaged one"):
         read_docx(bytes(data))

@@ -301,9 +301,9 @@ def test_what_is_no_page_stays_and_the_kind_comes_first(shouted_bytes: Shout) ->
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (packed({"mimetype": "application/epub+zip"}), "this is no book"),
+        (packed({"mimetype": "application/epub+zip"}), "this is not a book"),
         (book("<p>x</p>", **{"META-INF/encryption.xml": '<x URI="EPUB/c0.xhtml"/>'}), "the book is encrypted"),
-        (b"PK", "this is no document"),
+        (b"PK", "this is not a document"),
         (
             packed({"c.xhtml": '<!DOCTYPE html [<!ENTITY co "x">]><html><p>&co;</p></html>'}),
             "c.xhtml of the book: it declares entities",

@@ -234,7 +234,7 @@ def test_what_the_hub_refuses_is_one_sentence(server: Hub, status: int, code: st
 )
 def test_other_forms_are_refused_before_anything_is_asked(server: Hub, name: str) -> None:
     said = refusal(lambda: repose.load(name), ConfigError)
-    assert said.startswith(f"{name} is no model on a hub: write hf://owner/name")
+    assert said.startswith(f"{name} is not a model on a hub: write hf://owner/name")
     assert server.asked == []
 
 

@@ -199,7 +199,7 @@ def test_missing_folders(tmp_path: Path) -> None:
     assert "does not exist" in refusal(tmp_path / "none")
     (tmp_path / "file").write_text("")
     assert "is a file" in refusal(tmp_path / "file")
-    assert "is no model: it holds neither config.json nor model.safetensors" in refusal(tmp_path)
+    assert "is not a model: it holds neither config.json nor model.safetensors" in refusal(tmp_path)
     (tmp_path / "model.safetensors").write_text("")
     assert "config.json is missing" in refusal(tmp_path)
 
@@ -562,7 +562,7 @@ def test_the_current_folder_may_be_a_model(
     monkeypatch.chdir(saved(tmp_path / "model", tokenizer))
     assert model_dir.load(Path(), MODEL_KIND)
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(CheckpointError, match="is no model"):
+    with pytest.raises(CheckpointError, match="is not a model"):
         model_dir.load(Path(), MODEL_KIND)
 
 

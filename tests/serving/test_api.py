@@ -928,9 +928,9 @@ def test_everything_below_a_prefix() -> None:
     path = found["translatedFileUrl"].removeprefix("http://testserver")
     assert ask(app, "GET", path).text == "UM"
     assert 'endpoint="/translate"' in ask(app, "GET", "/mt/v1/metrics").text
-    with pytest.raises(ConfigError, match="is no path"):
+    with pytest.raises(ConfigError, match="is not a path"):
         service(url_prefix="mt")
-    with pytest.raises(ConfigError, match="drain_seconds = inf is no number"):
+    with pytest.raises(ConfigError, match="drain_seconds = inf is not a number"):
         service(drain_seconds=float("inf"))
 
 

@@ -35,7 +35,7 @@ def open_input(name: str) -> BinaryIO:
     try:
         if not is_url(name):
             if not Path(name).is_file():
-                what = "there is no file" if not Path(name).exists() else "this is no regular file:"
+                what = "there is no file" if not Path(name).exists() else "this is not a regular file:"
                 raise DataError(f"{what} {name}: check the path")
             return Path(name).open("rb", buffering=_BLOCK)
         fs, path = _fsspec(name)

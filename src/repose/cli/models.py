@@ -138,7 +138,7 @@ def _output(out: Path | None, file: Path | None) -> Iterator[TextIO]:
     from repose.system.files import replacing_file
 
     if out.exists() and not out.is_file():
-        raise ConfigError(f"{out} is no file: name the file to write")
+        raise ConfigError(f"{out} is not a file: name the file to write")
     with suppress(OSError):
         if os.path.samestat(out.stat(), os.fstat(0) if file is None else file.stat()):
             raise ConfigError(f"{out} is the text to translate: name another file to write")

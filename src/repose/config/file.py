@@ -153,7 +153,7 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{source} is not JSON: {error}") from error
     if not isinstance(tables, dict):
-        raise ConfigError(f"{source} is no experiment: an object of sections is expected")
+        raise ConfigError(f"{source} is not an experiment: an object of sections is expected")
     try:
         _check_names(tables, Origin("file", source))
     except ConfigError as error:
@@ -345,7 +345,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
         if not (equals and dot and section and field):
             alike = [of for of in SECTIONS if equals and not dot and name.strip() in field_infos(of)]
             hint = f"{alike[0]}.{override.strip()}" if len(alike) == 1 else "section.field=value"
-            raise ConfigError(f"{override!r} is no setting: write {hint}")
+            raise ConfigError(f"{override!r} is not a setting: write {hint}")
         tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
     return tables
 
@@ -377,7 +377,9 @@ def file_layer(path: Path | str) -> Layer:
     try:
         status = file.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or status.st_size > _MAX_FILE_BYTES:
-            raise ConfigError(f"{name} is no file of at most {_MAX_FILE_BYTES:,} bytes: name an experiment's TOML file")
+            raise ConfigError(
+                f"{name} is not a file of at most {_MAX_FILE_BYTES:,} bytes: name an experiment's TOML file"
+            )
         data = file.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"there is no experiment file {name}: check the path") from error

@@ -229,8 +229,8 @@ def _delimiter(path: Path, fields: tuple[str, str], known: Sequence[str]) -> tup
     named, alike, number, width = fits[best]
     if not named and 2 * alike < number:
         raise DataError(
-            f"{path} is no table: its first lines do not have equally many cells between tabs, semicolons or commas: "
-            "see what separates the cells, and save it again"
+            f"{path} is not a table: its first lines do not have equally many cells between tabs, semicolons or "
+            "commas: see what separates the cells, and save it again"
         )
     return best, width
 

@@ -489,4 +489,4 @@ def check_unicode(texts: Iterable[str]) -> None:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise DataError(f"{text[:40]!r} holds a lone surrogate, which is no text: read it as UTF-8") from error
+            raise DataError(f"{text[:40]!r} holds a lone surrogate, which is not text: read it as UTF-8") from error

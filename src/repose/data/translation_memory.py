@@ -193,7 +193,7 @@ class _Parser:
                 raise DataError(f"{self._path} has a tag or comment of more than {_MOST_MARKUP:,} bytes: remove it")
             if len(self._expat.intern) > _MOST_NAMES:
                 raise DataError(
-                    f"{self._path} has more than {_MOST_NAMES:,} names of elements: it is no translation memory"
+                    f"{self._path} has more than {_MOST_NAMES:,} names of elements: it is not a translation memory"
                 )
         except DataError:
             raise
@@ -224,11 +224,13 @@ class _Parser:
         name = _local(written)
         if not self._depth and name != "tmx":
             raise DataError(
-                f"{self._path} is no translation memory but an XML file of <{written[:40]}>: export it as TMX"
+                f"{self._path} is not a translation memory but an XML file of <{written[:40]}>: export it as TMX"
             )
         self._depth += 1
         if self._depth > _MOST_DEPTH:
-            raise DataError(f"{self._path} has more than {_MOST_DEPTH} levels of elements: it is no translation memory")
+            raise DataError(
+                f"{self._path} has more than {_MOST_DEPTH} levels of elements: it is not a translation memory"
+            )
         if name in ("header", "tuv"):
             values = {_local(key): value for key, value in attributes.items()}
         match name:

@@ -44,7 +44,7 @@ class Archive:
         ) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(f"this is no document, or a damaged one ({error}): {_SAVE}") from error
+            raise DataError(f"this is not a document, or a damaged one ({error}): {_SAVE}") from error
 
         if b"encryption-data" in self.members.get("META-INF/manifest.xml", b""):  # how OpenDocument marks encryption
             raise DataError(f"the document is encrypted: {_UNLOCK}")

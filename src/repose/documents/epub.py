@@ -38,7 +38,7 @@ class EpubDocument:
         if encrypted & (pages.keys() | contents.keys()):
             raise DataError("the book is encrypted: translate a copy without encryption")
         if not pages:
-            raise DataError("this is no book (.epub): it holds no pages")
+            raise DataError("this is not a book (.epub): it holds no pages")
         if sum(map(len, [*pages.values(), *contents.values()])) > MOST_MEMBER_BYTES:
             raise DataError(f"the book has more than {MOST_MEMBER_BYTES:,} bytes of text and markup: split it")
         self._parts: dict[str, Document] = {}

@@ -19,7 +19,7 @@ class XmlFormat(Protocol):
     """The meaning of the XML elements in a kind of document."""
 
     what: str
-    """Name of such a document, for error messages."""
+    """Such a document, with its article, for error messages."""
     members: re.Pattern[str]
     """Pattern of the names of members with text."""
     prefixes: dict[str, str]
@@ -75,7 +75,7 @@ class OfficeDocument:
                 if element.name in xml_format.paragraphs:
                     self._add(member, element, xml_format.pieces(xml, element))
         if not self._xml:
-            raise DataError(f"this is no {xml_format.what}: it holds no text in the usual place")
+            raise DataError(f"this is not {xml_format.what}: it holds no text in the usual place")
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """Return the archive with these translations.

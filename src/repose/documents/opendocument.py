@@ -37,7 +37,7 @@ _VALUE = re.compile(r"""\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')""")
 
 
 class _OpenDocument(XmlFormat):
-    what = "OpenDocument file (.odt, .odp, .ods)"
+    what = "an OpenDocument file (.odt, .odp, .ods)"
     members = re.compile(r"content\.xml|styles\.xml")
     prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style", "presentation")} | {
         f"{_OASIS}drawing:1.0": "draw"

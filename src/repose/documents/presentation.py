@@ -14,7 +14,7 @@ _OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"
 
 
 class _Presentation(XmlFormat):
-    what = "presentation (.pptx)"
+    what = "a presentation (.pptx)"
     members = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|diagrams/(?:data|drawing))\d*\.xml")
     prefixes = dict.fromkeys(_DRAWING, "a")
     attributes = frozenset(["baseline"])

@@ -64,7 +64,7 @@ _Atom: TypeAlias = RunLetters | _Bound | Open | Close | Point
 
 
 class _WordProcessing(XmlFormat):
-    what = "Word document (.docx)"
+    what = "a Word document (.docx)"
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
     attributes = frozenset(["fldCharType", "val"])

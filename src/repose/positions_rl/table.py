@@ -59,7 +59,7 @@ def read(path: Path) -> PositionTable:
     except FileNotFoundError as error:
         raise DataError(f"there is no position table {path}: make one with `repose positions learn --out`") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not a position table: it is no file of text that can be read") from error
+        raise DataError(f"{path} is not a position table: it is not a text file that can be read") from error
     return _parsed(text, str(path))
 
 

@@ -335,7 +335,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         target = exported[0].stem.removeprefix("repose-")
         raise CheckpointError(f"{folder} is an export to {target}: name the run or model directory it was made from")
     if not any((place / name).exists() for place in (folder, previous(folder)) for name in (CONFIG, WEIGHTS)):
-        raise CheckpointError(f"{folder} is no model: it holds neither {CONFIG} nor {WEIGHTS}")
+        raise CheckpointError(f"{folder} is not a model: it holds neither {CONFIG} nor {WEIGHTS}")
     data = _read(folder, CONFIG, _MAX_JSON_BYTES)
     try:
         config = json.loads(data)
@@ -348,7 +348,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
             "again to resume it; otherwise copy its folder model here again"
         )
     if not isinstance(version, int) or version < 1:
-        raise CheckpointError(f"{folder / CONFIG} has no format_version, so {folder} is no model directory")
+        raise CheckpointError(f"{folder / CONFIG} has no format_version, so {folder} is not a model directory")
     if version > FORMAT_VERSION:
         raise CheckpointError(
             f"{folder} was written by a newer repose (format {version}, this one reads {FORMAT_VERSION}): update repose"
@@ -479,7 +479,7 @@ def _read_tokenizer(folder: Path, digests: Mapping[str, str], name: str, size: i
     try:
         tokenizer = Tokenizer(data.decode(), name=str(folder / name))
     except (DataError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{folder / name} is no tokenizer that can be used: {error}") from error
+        raise CheckpointError(f"{folder / name} is not a tokenizer that can be used: {error}") from error
     if tokenizer.vocab_size != size:
         raise CheckpointError(
             f"{folder / name} has {tokenizer.vocab_size} tokens where the model has {size}: "

@@ -62,7 +62,7 @@ def fetch(name: str) -> Path:
     HubError if the hub has no such model or revision, refuses it, or cannot be reached and the cache does not have it.
     """
     match = _NAME.fullmatch(_SCHEME.sub("", name))
-    form = f"hf://{_SCHEME.sub('', name)} is no model on a hub: write hf://owner/name, or hf://owner/name@revision"
+    form = f"hf://{_SCHEME.sub('', name)} is not a model on a hub: write hf://owner/name, or hf://owner/name@revision"
     if match is None:
         raise ConfigError(form)
     repo, revision = match.groups()

@@ -180,6 +180,6 @@ class ServeSettings:
     def __post_init__(self) -> None:
         """Raises ConfigError if the prefix is no path, or if `drain_seconds` is not finite."""
         if not math.isfinite(self.drain_seconds):
-            raise ConfigError(f"drain_seconds = {self.drain_seconds} is no number of seconds: write it as 3600")
+            raise ConfigError(f"drain_seconds = {self.drain_seconds} is not a number of seconds: write it as 3600")
         if not _PREFIX.fullmatch(self.url_prefix):
-            raise ConfigError(f"url_prefix = {self.url_prefix!r} is no path: write it as /translator")
+            raise ConfigError(f"url_prefix = {self.url_prefix!r} is not a path: write it as /translator")

@@ -72,7 +72,7 @@ def read_state(path: Path, run_id: str) -> State:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
-            raise CheckpointError(f"{path} is no checkpoint of this version: train in a new run directory")
+            raise CheckpointError(f"{path} is not a checkpoint of this version: train in a new run directory")
         text = metadata["state"]
         if int(metadata["state_crc32"], 16) != _checksum_of(text):
             raise _damaged(path)
