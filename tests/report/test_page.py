@@ -179,6 +179,17 @@ def test_words_are_never_taken_for_numbers() -> None:
     assert [text for a, text in page.all("th") if a["scope"] == "row"] == names
 
 
+def test_names_do_not_break_at_their_hyphens() -> None:
+    names = ["scaled-reinforced-lookahead", "a name of more words than anyone gives a system"]
+    heads = [Column("system", numeric=False), Column("against", numeric=False)]
+    page = page_of(heads, [[Cell(name), Cell(name)] for name in names])
+    for cells in (page.all("td"), [(a, text) for a, text in page.all("th") if a["scope"] == "row"]):
+        assert [a.get("class") for a, _ in cells] == ["short", None]
+    ((_, style),) = page.all("style")
+    assert ".number, .short { white-space: nowrap; }" in style
+    assert "tr > :first-child:not(.short) { max-width: 38vw; }" in style  # on a phone, or the name would stick out
+
+
 def test_blocks_of_rows_are_set_apart() -> None:
     rows = [[Cell(corpus), Cell(system)] for corpus in "xy" for system in "ab"]
     heads = [Column("corpus", numeric=False), Column("system", numeric=False)]

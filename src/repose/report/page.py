@@ -30,7 +30,7 @@ _SIZE = re.compile(r"<svg[^>]*?\sviewBox=\"0 0 ([\d.]+) [\d.]+\"")
 _ID = re.compile(r"(\bid=\"|href=\"#|url\(#)")
 _POINT = 96 / 72  # in CSS pixels
 _SPACES = str.maketrans("\t\n\r", "   ")
-_SHORT = 24  # longest text (in letters) of a cell whose lines never break
+_SHORT = 28  # longest text (in letters) of a cell whose lines never break
 
 
 def write_page(report: Report) -> str:
