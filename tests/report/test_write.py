@@ -155,7 +155,7 @@ def test_latex_escapes(text: str, expected: str) -> None:
 
 
 def test_a_latex_table_has_a_row_for_each_row() -> None:
-    text = write_latex(TABLE)
+    text = write_latex(TABLE, "a report")
     assert r"\begin{tabular}{lrr}" in text
     assert r"\caption{Scores \& costs}" in text
     assert text.count(r"\\") == 3
@@ -166,11 +166,16 @@ def test_a_latex_table_has_a_row_for_each_row() -> None:
     assert unescaped.count("{") == unescaped.count("}")
 
 
+@pytest.mark.parametrize(("report", "label"), [("Multi30k, de-en", "multi30k-de-en-scores"), ("", "scores")])
+def test_labels_of_two_reports_are_not_the_same(report: str, label: str) -> None:
+    assert rf"\label{{tab:{label}}}" in write_latex(TABLE, report)
+
+
 def test_a_latex_table_fits_the_line_and_the_page() -> None:
     """Two names of 20 letters leave less than half of a line; of 30 rows of four lines, 11 have room on a page."""
     columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
     rows = [[Cell("x" * 20), Cell("y" * 20), Cell("word " * 27)]] * 30
-    text = write_latex(dataclasses.replace(TABLE, columns=columns, rows=rows))
+    text = write_latex(dataclasses.replace(TABLE, columns=columns, rows=rows), "a report")
     (share,) = {float(found) for found in re.findall(r"llp\{([.\d]+)\\linewidth\}", text)}
     assert 0.4 < share < 0.5
     assert r"\footnotesize\setlength{\tabcolsep}{3pt}" in text
@@ -219,7 +224,7 @@ def test_notes_of_a_whole_table_have_no_letter_and_an_empty_translation_is_said(
     assert "- A note without a mark." in text
     assert ": (empty)" in text
     table = sample.sections[0].tables[0]
-    assert r"\raggedright A note without a mark." in write_latex(table)
+    assert r"\raggedright A note without a mark." in write_latex(table, "a report")
 
 
 def test_commands_in_captions_stay_commands() -> None:

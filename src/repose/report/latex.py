@@ -4,7 +4,7 @@ import math
 import unicodedata
 from collections.abc import Sequence
 
-from repose.report.content import Cell, Table
+from repose.report.content import Cell, Table, slug
 
 _TEXT = {"\\": "textbackslash", "^": "textasciicircum", "~": "textasciitilde", "<": "textless", ">": "textgreater"}
 _TEXT |= {"|": "textbar", "…": "ldots", "†": "dag"}
@@ -26,15 +26,18 @@ _PAGE = 45  # lines of a table on a page
 _LETTERS = frozenset("ßæœøåłÆŒØÅŁıĳ")
 
 
-def write_latex(table: Table) -> str:
+def write_latex(table: Table, report: str) -> str:
     """Return the table as LaTeX, for \\input: table environments with booktabs, each with as many rows as fit on a
-    page. Needs \\usepackage{booktabs} and nothing else."""
-    parts = _latex_pages(table)
-    texts = [_latex_part(table, rows, number, is_last=number == len(parts)) for number, rows in enumerate(parts, 1)]
+    page. Needs \\usepackage{booktabs} and nothing else. `report`: the title of the report, which begins the label, so
+    that one paper can have tables of several reports."""
+    parts, label = _latex_pages(table), "-".join(filter(None, (slug(report), table.id)))
+    texts = [
+        _latex_part(table, rows, number, label, is_last=number == len(parts)) for number, rows in enumerate(parts, 1)
+    ]
     return "\n".join(["% needs \\usepackage{booktabs}", *texts]) + "\n"
 
 
-def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, *, is_last: bool) -> str:
+def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, label: str, *, is_last: bool) -> str:
     """Return one environment. The first has the label, the last has caption and notes."""
     short = [c.unit if len(c.unit) <= _SHORT else "" for c in table.columns]
     heads = [latex(f"{c.name} ({unit})" if unit else c.name) for c, unit in zip(table.columns, short, strict=True)]
@@ -46,7 +49,7 @@ def _latex_part(table: Table, rows: Sequence[Sequence[Cell]], number: int, *, is
         r"  \centering",
         rf"  \{size}" + r"\setlength{\tabcolsep}{3pt}" * (wide or breaking),
         rf"  \caption{{{latex(table.title)}{', continued' * (number > 1)}}}",
-        *([rf"  \label{{tab:{table.id}}}"] if number == 1 else []),
+        *([rf"  \label{{tab:{label}}}"] if number == 1 else []),
         rf"  \begin{{tabular}}{{{_latex_columns(table)}}}",
         r"    \toprule",
         f"    {' & '.join(heads)} \\\\",

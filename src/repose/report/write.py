@@ -48,7 +48,7 @@ def write(report: Report, runs: RunSet, out: Path, formats: Sequence[Format] = F
         if "csv" in formats:
             contents[Path("tables") / f"{table.id}.csv"] = write_csv(table)
         if "tex" in formats:
-            contents[Path("tables") / f"{table.id}.tex"] = write_latex(table)
+            contents[Path("tables") / f"{table.id}.tex"] = write_latex(table, report.title)
     numbers = json.dumps(to_json(report, runs), indent=1, ensure_ascii=False, allow_nan=False)
     contents[Path("report.json")] = numbers + "\n"
     with writing(out):
