@@ -23,6 +23,7 @@ from repose.graphs.graph import Graph
 from repose.graphs.searches import best_of
 from repose.graphs.stacks import COMPUTED, graphs_of, why_not
 from repose.model.architecture import Architecture
+from repose.model.positions import Alibi, Positions
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
 from repose.system.errors import ConfigError, ReposeError
@@ -175,6 +176,25 @@ def test_graphs_compute_every_value_that_can_be_decoded_step_by_step(axis: str) 
         f"{axis}: write the graphs of {wanted - listed or 'no value'}, and list it where they are; "
         f"{listed - wanted or 'no value'} is none of the axis any more"
     )
+
+
+def test_another_score_of_distances_needs_no_graph_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variant of ALiBi's, here with the logarithm of the distance, is computed where the model computes it."""
+
+    def by_logarithm(self: Alibi, distance: torch.Tensor) -> torch.Tensor:
+        return -self.slopes[:, None, None] * distance.abs().float().log1p()[..., None, :, :]
+
+    monkeypatch.setattr(Alibi, "of_distances", by_logarithm)
+    check(Architecture(positions="alibi", **SIZES, **WIDTHS[0]), tmp_path)
+
+
+@pytest.mark.parametrize(("method", "says"), [("scores", "has scores of its own"), ("turn", "turns queries and keys")])
+def test_positions_without_a_graph_are_not_left_out_in_silence(method: str, says: str) -> None:
+    other = type("Other", (Positions,), {method: lambda *_: None})
+    model = make(Architecture(positions="none", **SIZES, **WIDTHS[0]))
+    model.encoder.position_scores = other(model.architecture, causal=False)
+    with pytest.raises(TypeError, match=f"^Other {says}: write"):
+        graphs_of(model)
 
 
 IN_INT8 = ("values", "input_norm", "norm", "norm_kind", "feed_forward")

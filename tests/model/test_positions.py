@@ -3,7 +3,7 @@
 import cmath
 import dataclasses
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -268,6 +268,21 @@ def test_t5_has_one_learned_score_for_each_head_and_class_of_distances(causal: b
         if distance < (16 if causal else 8):
             assert torch.equal(scores[:, i, j], weights[:, side + distance])
     assert torch.equal(scores[:, 5:, 5:], scores[:, :-5, :-5])  # only distances count
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", get_args(PositionsKind))
+def test_beyond_the_farthest_distance_scores_stay_the_same(kind: PositionsKind, causal: bool) -> None:
+    """Or graphs, whose tables end there, would compute others."""
+    positions = positions_of(Architecture(positions=kind, num_heads=2, max_length=300), causal=causal)
+    for weights in positions.parameters():
+        torch.nn.init.normal_(weights)
+    every = torch.arange(-299, 300)[None]
+    found, far = positions.of_distances(every), positions.farthest
+    assert 0 < far <= 299
+    if found is not None:
+        torch.testing.assert_close(found, positions.of_distances(every.clamp(-far, far)), atol=0, rtol=0)
+        assert found.shape == (2, 1, 599)
 
 
 @pytest.mark.parametrize("kind", ["t5", "untied", "untied_relative"])

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.graphs.coverage import SIZES_AND_TRAINING, Listed, not_listed
-from repose.model.architecture import GATED, Architecture
+from repose.model.architecture import GATED, POSITIONS_WITH_ROWS, Architecture
 from repose.model.embedding import Embedding
 from repose.model.norms import RMSNorm, ScaleNorm
 from repose.model.positions import FARTHEST, T5Positions
@@ -34,8 +34,10 @@ from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 from repose.system.token_ids import PAD, START
 
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
+"""CTranslate2's name for the activation of each kind of feed-forward layer."""
 EXPRESSED: Listed = {
-    "positions": ("interleaved", "halves", "printed", "learned", "policy", "rotary", "t5", "none"),
+    "positions": (*POSITIONS_WITH_ROWS, "rotary", "t5", "none"),
     "combine": ("add", "concat"),
     "embedding_scale": ("sqrt", "inverse_sqrt", "none"),
     "encoder_token_norm": ("none", "vocabulary", "running"),
@@ -45,7 +47,7 @@ EXPRESSED: Listed = {
     "input_norm": ("none", "sum", "separate"),
     "norm": ("post", "pre"),
     "norm_kind": ("layer", "rms", "scale"),
-    "feed_forward": ("relu", "gelu", "geglu", "swiglu"),
+    "feed_forward": tuple(_ACTIVATIONS),
     "attention_window": (None,),
     "qk_norm": ("none",),
     "self_score": ("keep",),
@@ -85,8 +87,6 @@ NEVER = -1e4
 """Bias of tokens that must never be chosen; it makes their probability 0 in fp32."""
 _SMALL = 1e-12
 """Epsilon for norms without one, so that zeros are not divided by zero."""
-_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "geglu": "GELU", "swiglu": "SWISH"}
-"""CTranslate2's name for each feed-forward activation."""
 
 
 def why_not(architecture: Architecture) -> str | None:

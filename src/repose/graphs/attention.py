@@ -13,17 +13,15 @@ import torch
 
 from repose.graphs.coverage import Listed
 from repose.graphs.graph import Array, Graph, Value, array
+from repose.model.architecture import POSITIONS_WITH_ROWS
 from repose.model.attention import Attention
 from repose.model.cached_attention import folded
 from repose.model.kernels.linear import SideBySide
-from repose.model.positions import FARTHEST, Alibi, Positions, Rotary, T5Positions, UntiedPositions, by_distance
+from repose.model.positions import DistancePositions, Positions, Rotary, UntiedPositions
 from repose.model.qk_norm import EPS
 
 OF_ATTENTION: Listed = {
-    "positions": (
-        *("interleaved", "halves", "printed", "learned", "policy", "rotary", "alibi", "t5", "untied"),
-        *("untied_relative", "none"),
-    ),
+    "positions": (*POSITIONS_WITH_ROWS, "rotary", "alibi", "t5", "untied", "untied_relative", "none"),
     "values": ("hidden", "tokens", "both"),
     "qk_norm": ("none", "l2"),
     "self_score": ("keep", "zero", "exclude", "zero_weights"),
@@ -246,6 +244,8 @@ class Turns(NamedTuple):
     def made(cls, g: Graph, positions: Positions, at: At) -> "Turns | None":
         """Return the rotations at these positions; None if positions are not rotary."""
         if not isinstance(positions, Rotary):
+            if positions.turns:
+                raise TypeError(f"{type(positions).__name__} turns queries and keys: write its graph here")
             return None
         cos, sin = (at.rows(g, g.constant(array(positions.table)[:, :, i])) for i in (0, 1))
         return cls(g.concatenated(cos, cos, axis=-1), g.concatenated(g.op("Neg", sin), sin, axis=-1))
@@ -260,41 +260,31 @@ class PositionScores:
     """The scores that positions add in self-attention."""
 
     def __init__(self, graph: Graph, positions: Positions) -> None:
-        self._graph, self._positions = graph, positions
+        self._graph, self._farthest = graph, positions.farthest
         self._content: tuple[Array, Array] | None = None
-        self._table: Array | None = None
-        distances = None
-        if isinstance(positions, T5Positions):
-            distances = positions.distances
-        if isinstance(positions, UntiedPositions):
-            distances = positions.distances
-            with torch.no_grad():
+        with torch.no_grad():
+            if isinstance(positions, UntiedPositions):
                 heads = (x.unflatten(-1, (positions.num_heads, -1)).transpose(0, 1) for x in positions.derived())
                 queries, keys = map(array, heads)  # (H, L, C)
-            self._content = queries, keys.transpose(0, 2, 1)
-        if distances is not None:
-            assert isinstance(positions, T5Positions | UntiedPositions)
-            with torch.no_grad():
-                every = torch.arange(-FARTHEST, FARTHEST + 1)
-                table = by_distance(distances, torch.zeros(1, dtype=torch.long), every, causal=positions.causal)
-            self._table = array(table)[:, 0]  # (H, distances); beyond FARTHEST, all distances have the same score
+                self._content = queries, keys.transpose(0, 2, 1)
+            elif type(positions).scores not in (Positions.scores, DistancePositions.scores):
+                raise TypeError(f"{type(positions).__name__} has scores of its own: write their graph here")
+            table = positions.of_distances(torch.arange(-self._farthest, self._farthest + 1)[None])
+        self._table = None if table is None else array(table)[:, 0]  # (H, distances)
 
     def __call__(self, queries_at: Value, keys_at: Value, at: At, end: Value) -> Value | None:
         """Return scores (H, q, k) for positions int64 (q, 1) and (1, k), or None if positions add none.
 
         `at`: the query positions as `At`. `end`, (1,): one more than the last key's position; keys begin at 0.
         """
-        g, positions = self._graph, self._positions
-        distance = g.sub(keys_at, queries_at)
-        if isinstance(positions, Alibi):
-            size = g.cast(g.op("Abs", distance), "FLOAT")
-            return g.mul(g.constant(-array(positions.slopes)[:, None, None]), size)
+        g, far = self._graph, self._farthest
         scores = None
         if self._content is not None:
             queries, keys = (g.constant(x) for x in self._content)
             scores = g.matmul(at.rows(g, queries, 1), g.sliced(keys, g.ints(0), end, 2))
         if self._table is not None:
-            near = g.op("Clip", distance, g.constant(-FARTHEST, np.int64), g.constant(FARTHEST, np.int64))
-            more = g.rows(g.constant(self._table), g.add(near, g.constant(FARTHEST, np.int64)), axis=1)
+            distance = g.sub(keys_at, queries_at)
+            near = g.op("Clip", distance, g.constant(-far, np.int64), g.constant(far, np.int64))
+            more = g.rows(g.constant(self._table), g.add(near, g.constant(far, np.int64)), axis=1)
             scores = more if scores is None else g.add(scores, more)
         return scores

@@ -11,6 +11,7 @@ Everything that is constant after training is folded into the weights: embedding
 positions, the scale of scores, absorbed heads, position projections. Padding is computed, too, and masked.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, assert_never
 
 import numpy as np
@@ -20,7 +21,7 @@ from repose.graphs.attention import OF_ATTENTION, At, Attended, GraphAttention, 
 from repose.graphs.coverage import SIZES_AND_TRAINING, Listed, not_listed
 from repose.graphs.folder import CacheTensor, GraphFacts
 from repose.graphs.graph import OF_NORMS, OPSET, Graph, Value, array
-from repose.model.architecture import Architecture
+from repose.model.architecture import Architecture, FeedForwardKind
 from repose.model.embedding import Embedding
 from repose.model.kernels.linear import refuse_nan_weights
 from repose.model.layers import DecoderLayer, EncoderLayer, FeedForward
@@ -30,6 +31,13 @@ from repose.model.token_norm import TokenNorm, normalised_rows
 from repose.model.transformer import Transformer
 from repose.system.errors import ConfigError
 
+_ACTIVATIONS: Mapping[FeedForwardKind, Callable[[Graph, Value], Value]] = {
+    "relu": lambda g, x: g.op("Relu", x),
+    "gelu": Graph.gelu,
+    "geglu": Graph.gelu,
+    "swiglu": lambda g, x: g.mul(x, g.op("Sigmoid", x)),
+}
+"""What each kind of feed-forward layer computes of its hidden numbers, or of its gate if it has one."""
 COMPUTED: Listed = {
     **OF_NORMS,
     **OF_ATTENTION,
@@ -40,7 +48,7 @@ COMPUTED: Listed = {
     "token_norm_site": ("tokens", "after_concat", "every_layer"),
     "input_norm": ("none", "sum", "separate"),
     "norm": ("post", "pre", "both"),
-    "feed_forward": ("relu", "gelu", "geglu", "swiglu"),
+    "feed_forward": tuple(_ACTIVATIONS),
     "tie_embeddings": ("all", "output", "none"),
     "output_bias": (False, True),
 }
@@ -209,19 +217,8 @@ class _StackGraph:
         y = self.entered(layer.feed_forward_sublayer, x)
         hidden = g.linear(y, ff.inner.weight, ff.inner.bias)
         gate = None if ff.gate is None else g.linear(y, ff.gate.weight, ff.gate.bias)
-        match ff.kind:
-            case "relu":
-                hidden = g.op("Relu", hidden)
-            case "gelu":
-                hidden = g.gelu(hidden)
-            case "geglu":
-                assert gate is not None
-                hidden = g.mul(g.gelu(gate), hidden)
-            case "swiglu":
-                assert gate is not None
-                hidden = g.mul(g.mul(gate, g.op("Sigmoid", gate)), hidden)
-            case _:
-                assert_never(ff.kind)
+        activation = _ACTIVATIONS[ff.kind]
+        hidden = activation(g, hidden) if gate is None else g.mul(activation(g, gate), hidden)
         return self.left(
             layer.feed_forward_sublayer, x, g.linear(hidden, ff.outer.weight, ff.outer.bias, rows_alike=False)
         )

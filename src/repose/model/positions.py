@@ -3,7 +3,7 @@
 Each stack has one `Positions` object, which can act in four places: rows that are added to the token embeddings or
 concatenated with them (`rows`), rotations of queries and keys (`turn`), terms added to the scores (`scores`), and the
 scale on products of queries and keys (`scale`). A new kind of positions is a subclass that overrides what it changes,
-and a `case` in `positions_of`.
+and a `case` in `positions_of`. If its scores depend on distances alone, it is a subclass of `DistancePositions`.
 """
 
 import functools
@@ -36,6 +36,8 @@ class Positions(nn.Module):
     def __init__(self, a: Architecture, *, causal: bool) -> None:
         """`causal`: True if the stack's self-attention sees earlier tokens only."""
         super().__init__()
+        self.farthest = a.max_length - 1
+        """Distance in tokens from which on, on either side, `of_distances` gives the same scores."""
 
     def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"] | None:
         """Return the rows for tokens at these positions, for `combine` to add or concatenate; None for nothing."""
@@ -56,6 +58,11 @@ class Positions(nn.Module):
 
         `derived`: the result of the method `derived`, while the weights stay the same.
         """
+        return None
+
+    def of_distances(self, distance: Int[Tensor, "*n q k"]) -> Float[Tensor, "*n H q k"] | None:
+        """Return the part of the scores that depends on the distance j - i alone, for query i and key j; None for
+        nothing. Graphs hold a table of it."""
         return None
 
     def derived(self) -> Any:
@@ -144,7 +151,17 @@ class Rotary(Positions):
         return torch.view_as_real(pairs * turns).flatten(1).to(rows.dtype)
 
 
-class Alibi(Positions):
+class DistancePositions(Positions):
+    """Positions as scores of distances alone: score_ij + b_h(j - i). A subclass computes b in `of_distances`."""
+
+    def scores(
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+    ) -> Float[Tensor, "*n H q k"] | None:
+        """Return b_h(j - i)."""
+        return self.of_distances(keys_at[..., None, :] - queries_at[..., :, None])
+
+
+class Alibi(DistancePositions):
     """Attention with linear biases (ALiBi, Press et al. 2022, arXiv 2108.12409, section 3): score_ij - m_h |i - j|.
 
     The slope m_h is fixed, one number for each head: 2^(-8h/H), h from 1, if H is a power of two. Otherwise, the first
@@ -163,15 +180,12 @@ class Alibi(Positions):
         slopes += [2 ** (-4 * h / num) for h in range(1, 2 * num, 2)]
         self.register_buffer("slopes", torch.tensor(slopes[: a.num_heads]), persistent=False)
 
-    def scores(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
-    ) -> Float[Tensor, "*n H q k"]:
+    def of_distances(self, distance: Int[Tensor, "*n q k"]) -> Float[Tensor, "*n H q k"]:
         """Return -m_h |i - j|."""
-        distance = (keys_at[..., None, :] - queries_at[..., :, None]).abs()
-        return -self.slopes[:, None, None] * distance[..., None, :, :]
+        return -self.slopes[:, None, None] * distance.abs()[..., None, :, :]
 
 
-class T5Positions(Positions):
+class T5Positions(DistancePositions):
     """Relative position bias (T5, Raffel et al. 2020, arXiv 1910.10683, section 2.1): score_ij + b_h(j - i).
 
     b is one learned number for each head and bucket of distances (`buckets`). It is zero at first, and the layers of a
@@ -183,13 +197,12 @@ class T5Positions(Positions):
 
     def __init__(self, a: Architecture, *, causal: bool) -> None:
         super().__init__(a, causal=causal)
-        self.causal, self.distances = causal, nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS))
+        self.causal, self.farthest = causal, FARTHEST
+        self.distances = nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS))
 
-    def scores(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
-    ) -> Float[Tensor, "*n H q k"]:
+    def of_distances(self, distance: Int[Tensor, "*n q k"]) -> Float[Tensor, "*n H q k"]:
         """Return b_h(j - i)."""
-        return by_distance(self.distances, queries_at, keys_at, causal=self.causal)
+        return by_bucket(self.distances, distance, causal=self.causal)
 
 
 class UntiedPositions(Positions):
@@ -214,7 +227,7 @@ class UntiedPositions(Positions):
         self.norm = LayerNorm(a.d_model, eps=a.norm_eps)
         self.query = Linear(a.d_model, width, bias=a.attention_bias)
         self.key = Linear(a.d_model, width, bias=a.attention_bias)
-        self.num_heads, self.head_dim, self.causal = a.num_heads, a.head_dim, causal
+        self.num_heads, self.head_dim, self.causal, self.farthest = a.num_heads, a.head_dim, causal, FARTHEST
         relative = a.positions == "untied_relative"
         self.distances = nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS)) if relative else None
 
@@ -227,9 +240,12 @@ class UntiedPositions(Positions):
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
             queries, keys = derived or self._projected(_longest(queries_at, keys_at))
             scores = self._heads(F.embedding(queries_at, queries)) @ self._heads(F.embedding(keys_at, keys)).mT
-            if self.distances is not None:
-                scores = scores + by_distance(self.distances, queries_at, keys_at, causal=self.causal)
-            return scores
+            more = self.of_distances(keys_at[..., None, :] - queries_at[..., :, None])
+            return scores if more is None else scores + more
+
+    def of_distances(self, distance: Int[Tensor, "*n q k"]) -> Float[Tensor, "*n H q k"] | None:
+        """Return b_h(j - i) for `untied_relative`."""
+        return None if self.distances is None else by_bucket(self.distances, distance, causal=self.causal)
 
     def derived(self) -> tuple[Tensor, Tensor]:
         """Return the projections of all positions, as queries and as keys."""
@@ -339,11 +355,10 @@ def _pooling(num: int, length: int, *, goes_on: bool) -> Float[Tensor, "length n
     return block.mean(1)
 
 
-def by_distance(
-    weights: Float[Tensor, "H buckets"], queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], *, causal: bool
+def by_bucket(
+    weights: Float[Tensor, "H buckets"], distance: Int[Tensor, "*n q k"], *, causal: bool
 ) -> Float[Tensor, "*n H q k"]:
     """Return, for each head, query and key, the weight of the bucket that their distance is in."""
-    distance = keys_at[..., None, :] - queries_at[..., :, None]
     # Not by indexing: several threads would sum its gradient in varying order, and each run would have other bits.
     return F.embedding(buckets(distance, causal=causal), weights.T).movedim(-1, -3)
 
