@@ -48,6 +48,45 @@ def test_a_setting_may_differ_by_corpus_and_data_by_system(make_run: Any, make_g
     assert found["fr", "data of y"] == "train: 9 pairs"
 
 
+def with_search(folder: Path, chosen: bool = True, **how: Any) -> None:
+    """Record how a run was decoded, and whether that was chosen on the validation set."""
+    scores = folder / "scores.test.json"
+    found = {"decoding": how} | ({"decoding_chosen": []} if chosen else {})
+    scores.write_text(json.dumps(json.loads(scores.read_text()) | found))
+
+
+def test_a_search_that_was_chosen_is_shown_as_it_acted(make_run: Any, tmp_path: Path) -> None:
+    """Seeds and systems may then have other length penalties, or forbid repeats, which greedy search does as well."""
+    chosen = ["decoding.length_penalty=none"]
+    with_search(make_run("plain-s0", [2.0], settings=chosen), length_penalty=1.0)
+    with_search(make_run("wide-s0", [2.0], settings=[*chosen, "architecture.d_ff=24"]), length_penalty=1.0)
+    assert "length_penalty 1 (chosen)" in lines(tmp_path)["all", "decoding"]
+    assert scores_table(read_runs([tmp_path])).remarks == []
+    other = make_run("plain-s1", [2.0], seed=1, settings=chosen)
+    with_search(other, length_penalty=0.2, no_repeat_ngram_size=5)
+    with_search(make_run("set-s0", [2.0], settings=["architecture.d_ff=32"]), chosen=False, length_penalty=0.6)
+    found, table = lines(tmp_path), scores_table(read_runs([tmp_path]))
+    own = "length_penalty 0.2 (chosen) or 1 (chosen) on multi30k de-en, no_repeat_ngram_size 5 (chosen) or none"
+    assert found["plain", "decoding"].startswith(own)
+    assert found["wide", "decoding"] == "length_penalty 1 (chosen), no_repeat_ngram_size none"
+    assert found["set", "decoding"] == "length_penalty 0.6, no_repeat_ngram_size none"
+    (remark,) = table.remarks
+    assert remark.startswith(
+        "On multi30k de-en, runs were not decoded alike: how to search was chosen for each by itself"
+    )
+    assert "(length_penalty 0.2 (chosen) or 1 (chosen), no_repeat_ngram_size 5 (chosen) or none)" in remark
+    notes = {row[0].text: row[0].notes for row in table.rows}
+    assert notes["wide"] == [], "what is chosen in the same way is no other setting"
+    assert "length_penalty 0.6 against chosen" in notes["set"][0]
+
+
+def test_a_search_taken_from_the_model_before_is_shown_as_such(make_run: Any, tmp_path: Path) -> None:
+    folder = make_run("plain-s0", [2.0], settings=["decoding.length_penalty=none"])
+    assert "length_penalty chosen" in lines(tmp_path)["all", "decoding"], "it is not recorded how"
+    with_search(folder, chosen=False, length_penalty=0.0)
+    assert "length_penalty 0 (of the model before)" in lines(tmp_path)["all", "decoding"]
+
+
 def test_runs_that_were_begun_with_unlike_code_are_told(make_run: Any, tmp_path: Path) -> None:
     for name, version, code in (
         ("x-s0", "1", "old"),

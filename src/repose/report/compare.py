@@ -11,7 +11,7 @@ from repose.evaluation.sentence_statistics import Metric
 from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resample, welch
 from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import read_runs
-from repose.report.differences import confounded, method_of, mixed_code
+from repose.report.differences import confounded, method_of, mixed_code, unlike_searches, without_source
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, Remarks, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
@@ -31,8 +31,8 @@ class Comparison:
     of the means over runs, with an interval and p for other test sentences (paired bootstrap). `seeds`: the same
     difference, with an interval and p for other trainings (Welch); None if either side has a single run, or if no
     scores vary. `neither_translates`: True if both score below 1 BLEU and 25 chrF, so that the difference means
-    nothing. `notes`: sentences of caution, as under the tables of a report: that the two were not trained in the same
-    way, that neither translates, or that the test set is small.
+    nothing. `notes`: sentences of caution, as under the tables of a report: that the two were not trained or
+    decoded in the same way, that one hardly reads its source, that neither translates, or that the test set is small.
     """
 
     metric: Metric
@@ -106,7 +106,9 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     scores, others = (side.scores(metric) for side in (system, other))
     resampled = (resample(side.statistics, metric) for side in (system, other))
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
-    notes = [confounded(system.runs, other.runs), *mixed_code([*system.runs, *other.runs]), *notes_of(pair)]
+    runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in (system, other)]
+    notes = [confounded(system.runs, other.runs), *unlike_searches(runs), *mixed_code(runs)]
+    notes += [without_source(sides), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
     return Comparison(
         metric,

@@ -28,6 +28,12 @@ def unused(name: str, taken: Collection[str]) -> str:
     return next(one for one in chain([name], numbered) if one not in taken)
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names as in a sentence: "a, b and c"."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def some(names: Sequence[str]) -> str:
     """List the first three names, and say how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,12 +1,13 @@
 """How runs differ in more than their seed, and systems in more than their architecture."""
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from repose.config.run_id import measuring, settings_in_id
 from repose.model.architecture import DROPOUTS
+from repose.report.content import listed
 from repose.report.run_set import ReportRun
-from repose.report.tables_settings import Name, joined, shown_settings
+from repose.report.tables_settings import Name, chosen_search, joined, shown_settings
 from repose.runs.records import EndReason
 
 _OF_TRAINING = (*DROPOUTS, "initialisation")
@@ -103,17 +104,45 @@ def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
     found = dict(code for codes in begun.values() if len(codes) > 1 for code in codes.items())
     if not found:
         return []
-    *others, last = (f"{code} (such as {name})" for code, name in found.items())
-    which = f"{', '.join(others)} and {last}"
+    which = listed([f"{code} (such as {name})" for code, name in found.items()])
     return [
         f"repose/model or repose/training was changed between these runs, started with {which}: if the change "
         "alters what they compute, train the others again."
     ]
 
 
+def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
+    """Return a sentence for each corpus whose runs were not decoded alike because each chose how on its validation
+    set."""
+    sentences = []
+    for corpus in dict.fromkeys(run.corpus for run in runs):
+        found = [chosen for run in runs if run.corpus == corpus and (chosen := chosen_search(run))]
+        names = dict.fromkeys(name for chosen in found for name in chosen)
+        values = {name: {chosen.get(name) for chosen in found} for name in names}
+        if unlike := [f"{name[1]} {joined(values[name])}" for name in names if len(values[name]) > 1]:
+            sentences.append(
+                f"On {corpus}, runs were not decoded alike: how to search was chosen for each by itself, on its "
+                f"validation set ({', '.join(unlike)})."
+            )
+    return sentences
+
+
+def without_source(systems: Iterable[tuple[str, Sequence[ReportRun]]]) -> str:
+    """Say which systems hardly read their source, and so are no base to measure others by; "" if all read it."""
+    found = [name for name, runs in systems if all(run.hardly_reads for run in runs)]
+    if not found:
+        return ""
+    of, them = ("its", "it") if len(found) == 1 else ("their", "them")
+    return f"{listed(found)} hardly used {of} source (`source_gain`), so differences from {them} are no effect sizes."
+
+
 def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:
     """Return the settings with the effective `schedule_width`: None stands for d_token, and schedules other than noam
-    have no width."""
+    have no width. What a run chose on its validation set is no setting."""
     training, architecture = run.experiment.training, run.experiment.architecture
     width = (training.schedule_width or architecture.d_token) if training.schedule == "noam" else None
-    return shown_settings(run) | {("training", "schedule_width"): width}
+    asked: dict[Name, Hashable] = {}
+    if chosen_search(run):
+        forbids = run.experiment.decoding.no_repeat_ngram_size or None
+        asked = {("decoding", "length_penalty"): "chosen", ("decoding", "no_repeat_ngram_size"): forbids}
+    return shown_settings(run) | {("training", "schedule_width"): width} | asked

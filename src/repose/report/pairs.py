@@ -14,7 +14,7 @@ from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.content import Cell, Column, Table, some
-from repose.report.differences import confounded
+from repose.report.differences import confounded, without_source
 from repose.report.figures import decoding_of, score
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import NONE, captioned, spread, spread_cell
@@ -275,10 +275,12 @@ def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
 
 
 def name_cells(pair: Pair) -> list[Cell]:
-    """Return the cells with corpus, system and the one tested against; a note says if they were trained differently."""
+    """Return the cells with corpus, system and the one tested against; notes say if they were trained differently, or
+    hardly read their source."""
     unlike = confounded(pair.system.runs, pair.other.runs)
-    system = Cell(pair.system.group, notes=[unlike] if unlike else [])
-    return [Cell(pair.system.corpus), system, Cell(pair.other.group)]
+    deaf, base = (without_source([(side.group, side.runs)]) for side in (pair.system, pair.other))
+    notes, notes_of_base = (tuple(filter(None, found)) for found in ((unlike, deaf), (base,)))
+    return [Cell(pair.system.corpus), Cell(pair.system.group, notes=notes), Cell(pair.other.group, notes=notes_of_base)]
 
 
 def number_cell(value: float, form: str, notes: Sequence[str] = ()) -> Cell:

@@ -6,7 +6,7 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation.metrics import GREEDY
 from repose.report import figures
 from repose.report.content import Table
-from repose.report.differences import confounded
+from repose.report.differences import confounded, unlike_searches, without_source
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import (
     Better,
@@ -103,6 +103,7 @@ def scores_table(runs: RunSet) -> Table:
         "scores",
         marks=marks,
         about=_unlike_baseline(rows, runs),
+        remarks=unlike_searches(done),
         when=", or ".join(when for when in _WHEN.values() if when in {_when(run) for run in done}),
         sets=" and ".join(sorted({run.split for run in done})) or "test",
         signatures="; ".join(signatures),
@@ -119,13 +120,13 @@ def _when(run: ReportRun) -> str:
 
 def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[str]]:
     """Return a function that notes systems whose settings, architecture aside, differ from those of the system they are
-    compared with: their twin, the baseline, or else the first system."""
+    compared with (their twin, the baseline, or else the first system), and those that hardly read their source."""
 
     def about(row: Row) -> list[str]:
         here = [other for other in rows if other.corpus == row.corpus]
         group = runs.against([other.group for other in here]).get(row.group, row.group)
         unlike = confounded(row.runs, next(other.runs for other in here if other.group == group))
-        return [unlike] if unlike else []
+        return [note for note in (unlike, without_source([(row.group, row.runs)])) if note]
 
     return about
 

@@ -1,6 +1,6 @@
 """Tables of the settings of runs (those in common, and those of each system), and of findings in their corpora."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TypeAlias
 
@@ -97,7 +97,24 @@ def shown_settings(run: ReportRun) -> dict[Name, Hashable]:
             if name in _RARE and value == getattr(type(getattr(run.experiment, section)), name):
                 value = None
             found[section, name] = value if isinstance(value, Hashable) else str(value)
-    return found
+    return found | chosen_search(run)
+
+
+def chosen_search(run: ReportRun) -> dict[Name, Hashable]:
+    """Return how a run was decoded where that was chosen at the end of its training (`length_penalty = "none"`): on the
+    validation set, or as the model that it started from was. Empty where its settings say all."""
+    if not run.translates or run.experiment.decoding.length_penalty is not None:
+        return {}
+    how, by = (run.scores or {}).get("decoding"), "chosen"
+    if not isinstance(how, Mapping):
+        return {("decoding", "length_penalty"): by}
+    if "decoding_chosen" not in (run.scores or {}):
+        by = "of the model before"
+    forbids = how.get("no_repeat_ngram_size")
+    return {
+        ("decoding", "length_penalty"): f"{_shown(how.get('length_penalty'))} ({by})",
+        ("decoding", "no_repeat_ngram_size"): f"{_shown(forbids)} ({by})" if forbids else None,
+    }
 
 
 def _is_ignored(run: ReportRun, section: str, name: str) -> bool:

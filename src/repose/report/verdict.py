@@ -6,8 +6,8 @@ from math import isfinite
 
 from repose.evaluation.metrics import GREEDY
 from repose.report import figures
-from repose.report.content import Picture, Shows, Table
-from repose.report.differences import differences
+from repose.report.content import Picture, Shows, Table, listed
+from repose.report.differences import differences, without_source
 from repose.report.pairs import shown_p
 from repose.report.run_set import RunSet
 from repose.report.significance import is_dead, table_name
@@ -63,16 +63,8 @@ def _of_corpus(rows: Sequence[Row], tests: Sequence[Table]) -> str:
     if is_single:
         return f"{best.group} on {corpus}: {figure.name} {value}{', where BLEU is below 1' * is_short}."
     here = f"On {corpus}, where no BLEU reaches 1" if is_short else f"On {corpus}"
-    return f"{here}, {_of_best(found, len(comparable), figure, tests)}.{_without_source([row for row, _ in found])}"
-
-
-def _without_source(rows: Sequence[Row]) -> str:
-    """Say which systems hardly read their source, and so are no base to measure others by; "" if all read it."""
-    found = [row.group for row in rows if all(run.hardly_reads for run in row.runs)]
-    if not found:
-        return ""
-    of, them = ("its", "it") if len(found) == 1 else ("their", "them")
-    return f" {_listed(found)} hardly used {of} source (`source_gain`), so differences from {them} are no effect sizes."
+    said = f"{here}, {_of_best(found, len(comparable), figure, tests)}."
+    return f"{said} {without_source((row.group, row.runs) for row, _ in found)}".rstrip()
 
 
 def _no_order(found: Sequence[tuple[Row, Spread]], figure: Figure) -> str:
@@ -97,7 +89,7 @@ def _of_best(found: Sequence[tuple[Row, Spread]], num_comparable: int, figure: F
         return f"all {len(found)} systems{without} have the same {figure.name}, {_shown(mean, figure)}"
     if len(level) > 1:
         score = f"{number(mean.mean, figure.digits)}{_inflated(figure, found[: len(level)])}"
-        return f"{_listed(level)} share {among}, {score}"
+        return f"{listed(level)} share {among}, {score}"
     beside = "above" if figure.better == "higher" else "below"
     apart = f"{_apart(abs(mean.mean - next_mean.mean), figure)} {beside} {second.group}"
     said = f"{best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(figure, found[:2])}"
@@ -195,14 +187,9 @@ def _inflated(figure: Figure, found: Sequence[tuple[Row, Spread]]) -> str:
     means = [over_seeds(row.runs, figure) for row, _ in found]
     if any(mean is None for mean in means):
         return ""
-    return f" (detokenised {_listed([number(mean.mean, figure.digits) for mean in means if mean])})"
+    return f" (detokenised {listed([number(mean.mean, figure.digits) for mean in means if mean])})"
 
 
 def _shown(mean: Spread, figure: Figure) -> str:
     seeds = f"{mean.n} seeds" if mean.n > 1 else "one seed"
     return f"{shown(mean, figure.digits)} ({seeds})"
-
-
-def _listed(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last

@@ -52,6 +52,32 @@ def test_figures_are_those_of_the_report(made: Any) -> None:
     assert note.startswith("repose/model or repose/training was changed between these runs, started with bbbbbbbbbbbb ")
 
 
+def test_a_base_that_hardly_reads_its_source_is_told(made: Any) -> None:
+    base, good = made.add("base", wrong=0.5), made.add("good")
+    for folder, gain in ((base, 0.05), (good, 0.5)):
+        valid = {"kind": "valid", "update": 9, "epoch": 1, "tf_loss": 2.0, "source_gain": gain}
+        epoch, *rest = (folder / "metrics.jsonl").read_text().splitlines()
+        (folder / "metrics.jsonl").write_text("\n".join([epoch, json.dumps(valid), *rest]) + "\n")
+    (note,) = repose.compare(good, base).notes
+    said = " hardly used its source (`source_gain`), so differences from it are no effect sizes."
+    assert note == "tales-base-s0" + said
+    row = next(table for table in significance_tables(made.runs("base")) if table.id == "significance").rows[0]
+    assert [list(cell.notes) for cell in row[:2]] == [[], ["base" + said]]
+
+
+def test_searches_that_were_chosen_apart_are_told(made: Any) -> None:
+    chosen = ["decoding.length_penalty=none"]
+    for folder, penalty in (
+        (base := made.add("base", overrides=chosen), 1.0),
+        (good := made.add("good", overrides=chosen), 0.2),
+    ):
+        scores = json.loads((folder / "scores.test.json").read_text()) | {"decoding": {"length_penalty": penalty}}
+        (folder / "scores.test.json").write_text(json.dumps(scores | {"decoding_chosen": []}))
+    (note,) = repose.compare(good, base).notes
+    assert note.startswith("On tales, runs were not decoded alike: ")
+    assert "length_penalty 0.2 (chosen) or 1 (chosen)" in note
+
+
 def test_no_difference_is_safe_where_neither_translates(made: Any) -> None:
     _, references = made.data().text("test")
     base, dead, mute = (
