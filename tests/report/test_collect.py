@@ -63,6 +63,30 @@ def test_a_grids_baseline_may_be_called_in_several_ways(baseline: str, make_run:
     assert runs.baseline == "reinforced-4 of 8/2"
 
 
+def test_the_baseline_is_the_one_of_its_grid_where_another_decoded_it_otherwise(make_run: Any, make_grid: Any) -> None:
+    """They have one run id, of the training."""
+    for place, beam in (("one", 4), ("two", 2)):
+        settings = [f"decoding.beam_size={beam}"]
+        make_run(f"{place}/plain-s0", [2.0], run_id="trained once", settings=settings)
+        cells = [("plain-s0", {"system": "plain"}, None, "done", "")]
+        if place == "one":
+            make_run("one/other-s0", [2.0], preset="reinforced")
+            cells.append(("other-s0", {"system": "other"}, None, "done", ""))
+        grid = make_grid(place, cells, report={"baseline": "plain"})
+    runs = read_runs([grid.with_name("one"), grid])
+    assert (runs.groups, runs.baseline) == (("one/plain", "other", "two/plain"), "one/plain")
+
+
+def test_what_several_grids_say_alike_stands_once(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
+    for place, width in (("a/x", 16), ("b/x", 24)):
+        make_run(f"{place}/plain-s0", [2.0], settings=[f"architecture.d_ff={width}"])
+        cells = [("plain-s0", {"system": "plain"}, None, "done", "")]
+        grid = make_grid(place, cells)
+        (grid / "grid.json").write_text((grid / "grid.json").read_text().replace(f'"name": "{place}"', '"name": "x"'))
+    runs = read_runs([tmp_path / "a", tmp_path / "b"])
+    assert (runs.title, runs.about) == ("x", ("x: what it answers",))
+
+
 def test_the_baseline_of_one_of_two_grids_whose_folders_have_one_name(make_run: Any, make_grid: Any) -> None:
     grids = []
     for place, rate in (("a/x", "0.1"), ("b/x", "0.2")):

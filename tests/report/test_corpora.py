@@ -40,7 +40,7 @@ OTHERS = {
     "drawn otherwise": ((*C, "corpus.split_seed=1"), ("w/c, split_seed 0", "w/c, split_seed 1")),
     "a test set": (
         (*C, "corpus.test=[/w/t.pt,/w/t.en]"),
-        ("w/c, test none", "w/c, test /w/t.pt /w/t.en"),
+        ("w/c, test none", "w/c, test t.pt t.en"),
     ),
 }
 
@@ -74,10 +74,16 @@ def test_test_sets_with_files_of_their_own_go_by_those(make_run: Any, tmp_path: 
     for name, settings, test in (("a", C, "t"), ("b", FOOD, "t"), ("c", C, "u")):
         make(make_run, f"runs/{name}-s0", (*settings, f"corpus.test=[/w/{test}.pt,/w/{test}.en]"), name, bleu=2.2)
     assert [run.corpus for run in read_runs([tmp_path / "runs"]).runs] == [
-        "w/c, test /w/t.pt /w/t.en",
-        "w/c, test /w/t.pt /w/t.en",
-        "w/c, test /w/u.pt /w/u.en",
+        "w/c, test t.pt t.en",
+        "w/c, test t.pt t.en",
+        "w/c, test u.pt u.en",
     ]
+
+
+def test_files_of_one_name_go_by_their_folders(make_run: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        make(make_run, f"runs/{name}-s0", (*C, f"corpus.test=[/{name}/t.pt,/{name}/t.en]"), name, bleu=2.2)
+    assert read_runs([tmp_path / "runs"]).corpora == ("w/c, test /a/t.pt /a/t.en", "w/c, test /b/t.pt /b/t.en")
 
 
 def test_runs_of_one_set_are_of_one_corpus_however_they_are_tokenised(make_run: Any, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
     before = sorted(named, key=lambda run: run.place != place)  # that grid's runs first
     found, twins = find_baseline(baseline, of_grid, before, runs, problems)
     return RunSet(
-        title=title or ("" if alone else ", ".join(grid.name for _, grid in grids)) or _title(paths),
+        title=title or ("" if alone else ", ".join(dict.fromkeys(grid.name for _, grid in grids))) or _title(paths),
         runs=tuple(runs),
         baseline=found,
         twins=twins,
@@ -97,7 +97,11 @@ def read_runs(paths: Sequence[Path], *, title: str | None = None, baseline: str 
         missing=tuple(_absent(folder, cell, why, runs) for folder, cell, why in cells if isinstance(why, str)),
         problems=tuple(dict.fromkeys(problems)),
         # With the grid's name, if there are several grids.
-        about=tuple(f"{grid.name}: {grid.about}" * (len(grids) > 1) or grid.about for _, grid in grids if grid.about),
+        about=tuple(
+            dict.fromkeys(
+                f"{grid.name}: {grid.about}" * (len(grids) > 1) or grid.about for _, grid in grids if grid.about
+            )
+        ),
     )
 
 

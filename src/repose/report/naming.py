@@ -129,11 +129,17 @@ def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], sp
     found = []
     have_files = all(getattr(other, split) and other.splits == "given" for other in others)
     for name in (split,) if have_files else _DRAWN_BY:
-        if len({getattr(other, name) for other in others}) > 1:
+        if len(values := {getattr(other, name) for other in others}) > 1:
             value = getattr(corpus, name)
-            shown = " ".join(value) if isinstance(value, tuple) else str(value).replace("None", "none")
+            shown = _files(value, values) if isinstance(value, tuple) else str(value).replace("None", "none")
             found.append(f"{name} {shown or 'none'}")
     return found
+
+
+def _files(paths: tuple[str, ...], among: Iterable[tuple[str, ...]]) -> str:
+    """Return the names of files, with their folders only if other files of `among` have the same names."""
+    short = {value: tuple(Path(path).name for path in value) for value in among}
+    return " ".join(short[paths] if len(set(short.values())) == len(short) else paths)
 
 
 # Runs and systems: one report may have those of several grids and folders.
@@ -288,8 +294,9 @@ def find_baseline(
     groups = list(dict.fromkeys(run.group for run in runs))
     if wanted is None or wanted in groups:
         return wanted, {}
-    now = {run.run_id: run.group for run in runs}
-    renamed = [(run, now[run.run_id]) for run in before if run.run_id in now]
+    now = {run.folder: run.group for run in runs}
+    twin = {run.run_id: run.group for run in reversed(runs)}  # of a run that is left out because it is there twice
+    renamed = [(run, group) for run in before if (group := now.get(run.folder) or twin.get(run.run_id))]
     found = list(dict.fromkeys(group for run, group in renamed if wanted in _names_of_group(run)))
     of_system = list(dict.fromkeys(group for run, group in renamed if wanted == run.labels.get(SYSTEM)))
     twins = _twins(of_system, runs)
