@@ -83,10 +83,19 @@ def test_a_report_in_markdown_has_everything() -> None:
     text = write_markdown(Report(title="T", subtitle="sub", warnings=("Careful.",), sections=(section,)))
     for line in (
         "# T", "sub", "> **Warning:** Careful.", "## S", "Of it.", "> **Warning:** Beware.", "### Curves",
+        "### x and y, de → en",
         "Sentence 7", r"- source: Ein \*Satz\*.", r"- x (chrF 40.0): A \<b>.", "- y (chrF 60.5): B.",
     ):  # fmt: skip
         assert line in text.splitlines()
     assert "It falls." not in text, "is for who cannot see the picture"
+
+
+def test_languages_that_nobody_named_are_no_pair_in_markdown(sample: Report) -> None:
+    comparison = sample.sections[2].comparisons[0]
+    unknown = dataclasses.replace(comparison, systems=("x", "y"), src_lang="und")
+    section = Section(title="S", comparisons=(unknown,))
+    text = write_markdown(Report(title="T", subtitle="", warnings=(), sections=(section,)))
+    assert "### x and y" in text.splitlines()
 
 
 def test_csv_has_every_digit_and_columns_of_their_own() -> None:

@@ -8,6 +8,8 @@ from functools import cached_property
 from itertools import chain, count
 from string import ascii_lowercase
 
+from repose.data.language import UNKNOWN
+
 
 def slug(text: str) -> str:
     """Turn text into a part of an id: lower-case letters of any script and digits, with hyphens between words."""
@@ -147,6 +149,12 @@ class SentenceComparison:
     tgt_lang: str
     sentences: tuple[Sentence, ...]
     caption: str = ""
+
+    @property
+    def title(self) -> str:
+        """The systems, and the languages if both are known."""
+        languages = (self.src_lang, self.tgt_lang)
+        return " and ".join(self.systems) + f", {' → '.join(languages)}" * (UNKNOWN not in languages)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,9 +34,7 @@ def _warning(sentence: str) -> str:
 
 
 def _comparison(comparison: SentenceComparison) -> list[str]:
-    one, other = comparison.systems
-    languages = f"{comparison.src_lang} → {comparison.tgt_lang}"
-    blocks = [f"### {_inline(one)} and {_inline(other)}, {_inline(languages)}", _inline(comparison.caption)]
+    blocks = [f"### {_inline(comparison.title)}", _inline(comparison.caption)]
     for sentence in comparison.sentences:
         lines = [("source", sentence.src), ("reference", sentence.reference)]
         scores = zip(comparison.systems, sentence.scores, sentence.hypotheses, strict=True)
