@@ -1,13 +1,17 @@
 """The axes of `Architecture` and their values. New named values are included automatically."""
 
+import contextlib
+import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
 from repose.model.architecture import DROPOUTS, Architecture
+
+Value = TypeVar("Value")
 
 NAMED: dict[str, tuple[Any, ...]] = {
     name: (False, True) if kind is bool else get_args(kind)
@@ -47,13 +51,29 @@ def one_for_each_value(
 ) -> Iterator[Architecture]:
     """Yield, for each value of each axis, an architecture with this value that `allows` accepts.
 
-    Other values are random, but the same in every process.
+    Other values are drawn (`pick`). A value or an axis that is added changes only draws that it takes part in: whoever
+    adds it is not told of combinations of others that nobody has tried before.
     """
-    rng = random.Random(1)
     for axis, values in axes.items():
         for value in values:
-            drawn = (architecture(rng, axes, **{axis: value}, **sizes) for _ in range(1000))
-            yield next(a for a in drawn if allows(a))
+            drawn = (_drawn(axes, axis, value, number) for number in range(1000))
+            yield next(a for a in _valid(drawn, sizes) if allows(a))
+
+
+def pick(values: Sequence[Value], *place: object) -> Value:
+    """Return one of the values, at random, but always the same at one place. If a value is added, it is still that one,
+    or the added one."""
+    return min(values, key=lambda value: hashlib.sha256(repr((*place, value)).encode()).digest())
+
+
+def _drawn(axes: Mapping[str, Sequence[Any]], axis: str, value: object, number: int) -> dict[str, Any]:
+    return {name: pick(values, axis, value, number, name) for name, values in axes.items()} | {axis: value}
+
+
+def _valid(drawn: Iterable[dict[str, Any]], sizes: Mapping[str, Any]) -> Iterator[Architecture]:
+    for one in drawn:
+        with contextlib.suppress(ValidationError):
+            yield Architecture(**one, **sizes)
 
 
 def ids(axes: Mapping[str, Sequence[Any]], architectures: Iterable[Architecture]) -> list[str]:

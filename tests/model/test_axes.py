@@ -11,7 +11,7 @@ import jaxtyping
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.axes import AXES, DEFAULTS, NAMED, architecture
+from tests.axes import AXES, DEFAULTS, NAMED, architecture, one_for_each_value
 from tests.axes import SIZES as NO_AXES
 from torch import nn
 
@@ -28,6 +28,15 @@ OTHERS = [(axis, value) for axis, values in AXES.items() for value in values if 
 def test_every_field_is_an_axis_or_a_size() -> None:
     """A new one that is a number goes into `AXES` of tests/axes.py, with a second value: or no test would try it."""
     assert sorted([*AXES, *NO_AXES]) == sorted(DEFAULTS)
+
+
+def test_a_value_that_is_added_changes_only_the_draws_that_it_is_in() -> None:
+    """Or whoever adds one would be told of combinations of others that fail, and look for the reason in the new one."""
+    before = {**AXES, "feed_forward": tuple(kind for kind in AXES["feed_forward"] if kind != "swiglu")}
+    drawn, known = (list(one_for_each_value(axes, **SIZES)) for axes in (AXES, before))
+    kept = [a for a in drawn if a.feed_forward != "swiglu"]
+    assert len(kept) > len(drawn) / 2
+    assert [a for a in kept if a not in known] == []
 
 
 def pairs(axis: str, value: object) -> Iterator[tuple[Architecture, Architecture]]:
