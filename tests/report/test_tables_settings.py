@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from repose.report.build import build
 from repose.report.collect import read_runs
 from repose.report.differences import mixed_code
 from repose.report.tables_costs import runs_table
@@ -85,6 +86,17 @@ def test_a_search_taken_from_the_model_before_is_shown_as_such(make_run: Any, tm
     assert "length_penalty chosen" in lines(tmp_path)["all", "decoding"], "it is not recorded how"
     with_search(folder, chosen=False, length_penalty=0.0)
     assert "length_penalty 0 (of the model before)" in lines(tmp_path)["all", "decoding"]
+
+
+def test_systems_that_were_trained_on_their_test_set_are_warned_of(make_run: Any, tmp_path: Path) -> None:
+    """As one that starts from a model whose training pairs had it."""
+    for name, number in (("clean-s0", 0), ("tuned-s0", 60), ("tuned-s1", 60)):
+        settings = ["architecture.d_ff=24"] * (number > 0)
+        scores = make_run(name, [2.0], seed=int(name[-1]), settings=settings) / "scores.test.json"
+        if number:
+            scores.write_text(json.dumps(json.loads(scores.read_text()) | {"trained_on": number}))
+    said = "On multi30k de-en, tuned was trained on 60 of the 100 test sources, so its scores may be too high."
+    assert [text for text in build(read_runs([tmp_path])).warnings if "trained on" in text] == [said]
 
 
 def test_runs_that_were_begun_with_unlike_code_are_told(make_run: Any, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from repose.report.content import Picture, Report, Section, Shows, Table, some
-from repose.report.differences import mixed_code, unlike
+from repose.report.differences import mixed_code, trained_on_their_test, unlike
 from repose.report.papers import published_tables
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.sentences import chosen_sentences, samples, side_by_side
@@ -118,7 +118,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
         who = every if len(single) == len(systems) else f"{len(single)} of {of}"
         have = "has" if who == every or len(single) == 1 else "have"
         found.append(f"{who} {have} one finished seed: how much scores vary with the seed is unknown.")
-    found += inflated_scores(runs)
+    found += [*trained_on_their_test([run for run in runs.runs if run.done]), *inflated_scores(runs)]
     return (*found, *_absent(runs))
 
 

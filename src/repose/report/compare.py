@@ -11,7 +11,14 @@ from repose.evaluation.sentence_statistics import Metric
 from repose.evaluation.significance import LEVEL, Difference, SeedInterval, resample, welch
 from repose.evaluation.significance import compare as compare_resampled
 from repose.report.collect import read_runs
-from repose.report.differences import confounded, method_of, mixed_code, unlike_searches, without_source
+from repose.report.differences import (
+    confounded,
+    method_of,
+    mixed_code,
+    trained_on_their_test,
+    unlike_searches,
+    without_source,
+)
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, Remarks, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
@@ -108,7 +115,7 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
     runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in (system, other)]
     notes = [confounded(system.runs, other.runs), *unlike_searches(runs), *mixed_code(runs)]
-    notes += [without_source(sides), *notes_of(pair)]
+    notes += [*trained_on_their_test(runs), without_source(sides), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
     return Comparison(
         metric,

@@ -9,6 +9,7 @@ from repose.report.content import listed
 from repose.report.run_set import ReportRun
 from repose.report.tables_settings import Name, chosen_search, joined, shown_settings
 from repose.runs.records import EndReason
+from repose.tasks.corpus import SET_NAMES
 
 _OF_TRAINING = (*DROPOUTS, "initialisation")
 """Fields of the architecture that are settings of its training."""
@@ -125,6 +126,21 @@ def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
                 f"validation set ({', '.join(unlike)})."
             )
     return sentences
+
+
+def trained_on_their_test(runs: Sequence[ReportRun]) -> list[str]:
+    """Return sentences about systems that were trained on many sources of the set that they are scored on, as by an
+    initial model with other data."""
+    found: dict[tuple[str, str, int, object], dict[str, None]] = {}
+    for run in runs:
+        if number := (run.scores or {}).get("trained_on"):
+            of = (run.scores or {}).get("num_sentences", "")
+            found.setdefault((run.corpus, run.split, number, of), {})[run.group] = None
+    return [
+        f"On {corpus}, {listed(list(systems))} {'was' if len(systems) == 1 else 'were'} trained on {number:,} of the "
+        f"{of} {SET_NAMES[split]} sources, so {'its' if len(systems) == 1 else 'their'} scores may be too high."
+        for (corpus, split, number, of), systems in found.items()
+    ]
 
 
 def without_source(systems: Iterable[tuple[str, Sequence[ReportRun]]]) -> str:

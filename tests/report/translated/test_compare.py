@@ -73,7 +73,10 @@ def test_searches_that_were_chosen_apart_are_told(made: Any) -> None:
     ):
         scores = json.loads((folder / "scores.test.json").read_text()) | {"decoding": {"length_penalty": penalty}}
         (folder / "scores.test.json").write_text(json.dumps(scores | {"decoding_chosen": []}))
-    (note,) = repose.compare(good, base).notes
+    scores = json.loads((good / "scores.test.json").read_text()) | {"trained_on": 7}
+    (good / "scores.test.json").write_text(json.dumps(scores))
+    note, trained = repose.compare(good, base).notes
+    assert "tales-good-s0 was trained on 7 of the " in trained
     assert note.startswith("On tales, runs were not decoded alike: ")
     assert "length_penalty 0.2 (chosen) or 1 (chosen)" in note
 
