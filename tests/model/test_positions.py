@@ -3,6 +3,7 @@
 import cmath
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, get_args
 
 import pytest
@@ -18,7 +19,7 @@ from repose.model.embedding import Embedding
 from repose.model.kernels.blocks import Blocks
 from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Packing
-from repose.model.positions import Rotary, TablePositions, positions_of, sinusoids, upscale
+from repose.model.positions import Rotary, TablePositions, buckets, positions_of, sinusoids, upscale
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build
 from repose.system.device import num_threads
@@ -268,6 +269,35 @@ def test_t5_has_one_learned_score_for_each_head_and_class_of_distances(causal: b
         if distance < (16 if causal else 8):
             assert torch.equal(scores[:, i, j], weights[:, side + distance])
     assert torch.equal(scores[:, 5:, 5:], scores[:, :-5, :-5])  # only distances count
+
+
+def of_bucket(positions: Any, head: int, distance: int) -> float:
+    return float(positions.distances[head, buckets(torch.tensor(distance), causal=positions.causal)])
+
+
+EQUATIONS: dict[str, Callable[[Any, int, int], float]] = {
+    "alibi": lambda p, head, distance: -float(p.slopes[head]) * abs(distance),
+    "t5": of_bucket,
+    "untied_relative": of_bucket,
+}
+"""The score of a distance j - i in a head, for positions that have some."""
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("kind", get_args(PositionsKind))
+@torch.no_grad()
+def test_scores_of_distances_are_their_equations(kind: PositionsKind, causal: bool) -> None:
+    positions = positions_of(Architecture(positions=kind, num_heads=2, max_length=150), causal=causal)
+    for weights in positions.parameters():
+        torch.nn.init.normal_(weights)
+    every = range(-149, 1 if causal else 150)
+    found = positions.of_distances(torch.tensor([*every])[None])
+    if found is None:
+        assert kind not in EQUATIONS
+        return
+    assert kind in EQUATIONS, f"write the score of a distance for positions = {kind!r} here, as its paper has it"
+    wanted = [[[EQUATIONS[kind](positions, head, distance) for distance in every]] for head in range(2)]
+    torch.testing.assert_close(found, torch.tensor(wanted))
 
 
 @pytest.mark.parametrize("causal", [False, True])
