@@ -279,7 +279,7 @@ def name_cells(pair: Pair) -> list[Cell]:
     hardly read their source."""
     unlike = confounded(pair.system.runs, pair.other.runs)
     deaf, base = (without_source([(side.group, side.runs)]) for side in (pair.system, pair.other))
-    notes, notes_of_base = (tuple(filter(None, found)) for found in ((unlike, deaf), (base,)))
+    notes, notes_of_base = ([note for note in found if note] for found in ((unlike, deaf), (base,)))
     return [Cell(pair.system.corpus), Cell(pair.system.group, notes=notes), Cell(pair.other.group, notes=notes_of_base)]
 
 
