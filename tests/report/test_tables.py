@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +205,14 @@ def test_the_shipped_seconds_are_those_of_the_readme() -> None:
     assert seconds is not None
     assert count is not None
     assert f"| 2,242 updates | `reinforced` | {count:,.0f} | {seconds:.0f} |" in readme
+
+
+def test_every_deviation_says_which_it_is() -> None:
+    """With two or three seeds, that of the population is much smaller."""
+    captions = files("repose.report").joinpath("captions.toml").read_text(encoding="utf-8")
+    said = re.sub(r"\\\n\s*", "", captions)
+    assert len(re.findall(r"standard deviation", said)) > 8
+    assert re.findall(r".{20}standard deviation(?! \(n - 1\)).{20}", said) == []
 
 
 def test_costs_are_those_of_describe_and_the_corpus(make_run: Any) -> None:
