@@ -173,7 +173,9 @@ def _curves(
     if not panels:
         return None
     baseline = systems[part.baseline].label if part.baseline in systems else None
-    caption += f"Mean over seeds by {by}, with a band of one standard deviation (n - 1); n where fewer runs got that far."
+    caption += (
+        f"Mean over seeds by {by}, with a band of one standard deviation (n - 1); n where fewer runs got that far."
+    )
     if len(part.groups) > FEW and len(panels) == 1:
         others = f", {baseline} in black" if baseline else ""
         caption += f" Each panel shows one system in colour and the others in grey{others}."
