@@ -70,7 +70,7 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
         (
             "1\ta\tA\n2\tB\n",
             ("src", "tgt"),
-            r"in\.tsv, line 1: 3 columns instead of 2 \(1: '1', 2: 'a', 3: 'A'\): cut out",
+            r"in\.tsv, line 1: 3 columns instead of 2 \(1: '1', 2: 'a', 3: 'A'\): name both",
         ),
         ("a\nb\n", ("src", "tgt"), r"in\.tsv has 1 column instead of two: give lines"),
         ("src\ttgt\n", ("src", "tgt"), r"there is no line in .*in\.tsv: check"),

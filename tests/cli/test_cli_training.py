@@ -180,8 +180,7 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
         (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is not a setting: write section.field=value"),
         (
             ("check", tmp_path / "four.tsv"),
-            "4 columns instead of 2 (1: '1', 2: 'um', 3: '2', 4: 'one'): cut out source and target, such as columns 1 "
-            f"and 2 by `cut -f1,2 {tmp_path / 'four.tsv'} > pairs.tsv`",
+            "4 columns instead of 2 (1: '1', 2: 'um', 3: '2', 4: 'one'): name both sides, with --src-field and",
         ),
     ):
         code, _, err = run(*command)

@@ -228,12 +228,15 @@ def test_a_table_by_another_name_is_to_be_renamed(tmp_path):
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_a_table_in_utf_16_is_converted_by_the_command_that_is_advised(tmp_path, encoding):
-    """Which Excel calls "Unicode Text"."""
-    (tmp_path / "my pairs.txt").write_bytes("um gato\ta cat\r\n".encode(encoding))
+    """Which Excel calls "Unicode Text", and in which it quotes cells as in CSV. No file of the user's is replaced."""
+    (tmp_path / "my pairs.txt").write_bytes('um gato\t"a ""cat"", here"\r\n'.encode(encoding))
+    for ending in (".csv", ".tsv"):
+        (tmp_path / f"my pairs{ending}").write_text("mine", encoding="utf-8")
     with pytest.raises(DataError, match=r"alone cannot be a corpus.*has a tab") as caught:
         PairReader([tmp_path / "my pairs.txt"])
     subprocess.run(str(caught.value).split("`")[1], shell=True, check=True)
-    assert read([tmp_path / "my pairs.tsv"])[0] == [("um gato", "a cat")]
+    assert read([tmp_path / "utf8.my pairs.csv"])[0] == [("um gato", 'a "cat", here')]
+    assert [(tmp_path / f"my pairs{ending}").read_text(encoding="utf-8") for ending in (".csv", ".tsv")] == ["mine"] * 2
 
 
 def test_one_file_is_no_two(corpus, tmp_path):
@@ -622,7 +625,7 @@ def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
 def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")
     number = f"a.tsv, line 1: {line.count(chr(9)) + 1} columns instead of 2"
-    fails([tmp_path / "a.tsv"], number, "cut out source and target", "--src-field", "by the numbers of their columns")
+    fails([tmp_path / "a.tsv"], number, "name both sides", "by the numbers of their columns", "--src-field 1 --tgt-field 2")
 
 
 @pytest.mark.parametrize("first", ["a\tb\tc", "en\tde\tnote"])

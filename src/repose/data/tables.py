@@ -12,14 +12,12 @@ from repose.data.language import UNKNOWN, code_of, names_language, short_code
 from repose.data.lines import LineReader
 from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Pair, Row
 from repose.system.errors import DataError
-from repose.system.terminal import quoted
 
 BY_FIELDS = "--src-field and --tgt-field, or with corpus.src_field and corpus.tgt_field among settings"
 BY_LANGUAGES = "--src-lang and --tgt-lang, or with corpus.src_lang and corpus.tgt_lang among settings"
 """What names the sides on the command line; and in Python, whose settings have the names that they have in files."""
 NAME_BOTH = f"name both sides, with {BY_FIELDS}"
 
-_BY_TABS = (".tsv", ".tab")
 _DELIMITERS = {"\t": "tab", ";": "semicolon", ",": "comma"}  # in case of a tie, the one that is rarer in prose wins
 _FIRST_ROWS = 100
 """Rows from which the delimiter of a CSV file is guessed."""
@@ -65,11 +63,9 @@ def table_columns(
         raise DataError(f"{path}, line 1: {no_field(wrong, first)}, or by the numbers of their columns")
     if len(first) > 2:
         cells = ", ".join(f"{place}: {cell.strip()[:20]!r}" for place, cell in enumerate(first[:9], 1))
-        cut = f", such as columns 1 and 2 by `cut -f1,2 {quoted(path)} > pairs.tsv`"
         raise DataError(
-            f"{path}, line 1: {len(first)} columns instead of 2 ({cells}): cut out source and target"
-            f"{cut * (Path(path).suffix.lower() in _BY_TABS)}, or {NAME_BOTH}: by what this line calls them, or by the "
-            "numbers of their columns"
+            f"{path}, line 1: {len(first)} columns instead of 2 ({cells}): {NAME_BOTH}: by the numbers of their "
+            "columns, such as --src-field 1 --tgt-field 2, or by what this line calls them"
         )
     return TWO_COLUMNS, False
 
