@@ -1,5 +1,7 @@
 """The command line as users see it: what they type, what they read, and the exit code."""
 
+import codecs
+import csv
 import gzip
 import io
 import json
@@ -609,6 +611,40 @@ def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path]
     code, out, _ = run("check", tmp_path / "c.pt", tmp_path / "c.en", *sets)
     assert "Detokenise it" not in out
     assert "Also in the training set" in out
+
+
+def test_check_lists_the_lines_with_problems_for_a_spreadsheet(run: Run, tmp_path: Path) -> None:
+    """All of them, with their texts; nothing but an earlier list is replaced."""
+    pairs = [*phrasebook.read()["train"][:600]]
+    pairs[10], pairs[20], pairs[30] = (pairs[10][0], "&quot;x"), (pairs[20][0], ""), ("=1+1", "&amp; so on")
+    pairs += pairs[:40]
+    text = "Portuguese\tEnglish\n" + "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
+    (tmp_path / "c.tsv").write_text(text, encoding="utf-8")
+    for _ in range(2):
+        assert run("check", tmp_path / "c.tsv", "--out", tmp_path / "found.csv")[0] == 0
+    data = (tmp_path / "found.csv").read_bytes()
+    assert data.startswith(codecs.BOM_UTF8), "by which Excel knows UTF-8"
+    rows = [*csv.reader(data.decode("utf-8-sig").splitlines())]
+    assert rows[0] == ["line", "where", "problem", "source", "target"]
+    assert [row for row in rows[1:] if row[2] == "HTML entities"] == [
+        [str(place + 2), "training target", "HTML entities", src, pairs[place][1]]
+        for place, src in ((10, pairs[10][0]), (30, "'=1+1"), (610, pairs[10][0]), (630, "'=1+1"))
+    ]
+    assert [row for row in rows if row[2].startswith("Left out")] == [
+        [str(line), "training pair", "Left out by training: target empty", "", ""] for line in (22, 622)
+    ]
+    repeated = [int(row[0]) for row in rows if row[2].startswith("Repetitions")]
+    assert repeated == [line for line in range(602, 642) if line != 622]
+    lines = [int(row[0]) for row in rows[1:]]
+    assert lines == sorted(lines)
+    (tmp_path / "found.csv").write_text("mine", encoding="utf-8")
+    for name in ("found.csv", "c.tsv", "."):
+        code, _, err = run("check", tmp_path / "c.tsv", "--out", tmp_path / name)
+        assert (code, "is there already and is no list of an earlier" in err) == (2, True), err
+    assert (tmp_path / "c.tsv").read_text(encoding="utf-8") == text
+    (tmp_path / "clean.tsv").write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs[100:600]), encoding="utf-8")
+    assert run("check", tmp_path / "clean.tsv", "--out", tmp_path / "none.csv")[0] == 0
+    assert (tmp_path / "none.csv").read_bytes() == codecs.BOM_UTF8 + b"line,where,problem,source,target\r\n"
 
 
 def test_check_of_a_clean_corpus_shows_it_in_short(run: Run, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def where(finding: Finding) -> str:
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
         Kind.UNUSABLE: finding.detail if ", first on " in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
-    noun = f"{_set(finding.split)} {_SIDES[finding.side]}"
+    noun = place(finding)
     number = counted(finding.count, noun)
     if finding.is_joined:
         number = f"{finding.count:,} of {counted(finding.of, 'sample')} of several short {noun}s"
@@ -188,6 +188,16 @@ def where(finding: Finding) -> str:
     if finding.kind in IN_TWO_SETS and finding.amount:
         number += f" of {finding.amount} or more characters"
     return f"{number} ({share(finding)}; {example})"
+
+
+def place(finding: Finding) -> str:
+    """Name the set and the side that a finding is about, such as "training source"."""
+    return f"{_set(finding.split)} {_SIDES[finding.side]}"
+
+
+def in_short(finding: Finding) -> str:
+    """Describe in a few words what was found, with the reason for lines that are left out."""
+    return f"{what(finding)}: {finding.detail}" if finding.kind is Kind.UNUSABLE else what(finding)
 
 
 def _set(split: str) -> str:

@@ -1,6 +1,6 @@
 """Check a parallel corpus before training, for anything that would spoil the model or its scores.
 
-The check reads each set once and needs about fifty bytes of memory per pair. It changes nothing, and refuses nothing
+The check reads each set once and needs about sixty bytes of memory per pair. It changes nothing, and refuses nothing
 that could be trained on.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
@@ -122,8 +122,9 @@ def check_corpus(
             detected = _detected(sure) if split == "train" else detected
         kinds = list(Kind)
         for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
-            line = finding.line + reader.counts.header_lines
-            findings.append(replace(finding, split=split, line=line, places=reader.places))
+            head = reader.counts.header_lines
+            lines = None if finding.lines is None else finding.lines + head
+            findings.append(replace(finding, split=split, line=finding.line + head, lines=lines, places=reader.places))
         train = seen if split == "train" else train
         valid = seen if split == "valid" else valid
         looked_at[split] = seen.pairs
@@ -150,17 +151,23 @@ def _slip(seen: CorpusStatistics) -> Slip | None:
     return find_slip(seen.turned(src.lengths, tgt.lengths), seen.turned(src.numbers, tgt.numbers))
 
 
-def _finding(kind: Kind, side: str, count: int, of: int, row: int, detail: str = "", amount: int = 0) -> list[Finding]:
-    """Return the finding in a list, or an empty list if it is too rare to report."""
+def _finding(
+    kind: Kind, side: str, rows: ArrayLike, of: int, detail: str = "", *, amount: int = 0, first: int | None = None
+) -> list[Finding]:
+    """Return the finding about some rows in a list, or an empty list if it is too rare to report. `first`: the row to
+    name as an example, if it is not the first of them."""
     least_share, least_count = _LEAST.get(kind, (0.0, 1))
-    if count < max(least_count, least_share * of):
+    lines = np.array(rows, np.int64) + 1
+    if len(lines) < max(least_count, least_share * of):
         return []
-    return [Finding(kind=kind, split="", side=side, count=count, of=of, line=row + 1, detail=detail, amount=amount)]
+    line = int(lines[0]) if first is None else first + 1
+    finding = Finding(kind=kind, split="", side=side, count=len(lines), of=of, line=line, detail=detail, amount=amount)
+    return [replace(finding, lines=lines)]
 
 
 def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str = "", amount: int = 0) -> list[Finding]:
     """Return the finding about the rows that a mask selects."""
-    return _finding(kind, side, int(mask.sum()), of, int(mask.argmax()), detail, amount)
+    return _finding(kind, side, np.flatnonzero(mask), of, detail, amount=amount)
 
 
 def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -168,10 +175,10 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     if seen.first is not None and names_columns(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
         if min(np.median(length) for length in lengths) >= _SENTENCE:
-            yield from _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
+            yield from _finding(Kind.COLUMN_NAMES, "", [0], seen.pairs, ", ".join(seen.first))
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
-        yield from _finding(kind, side, tally.count, of, tally.row, tally.detail)
+        yield from _finding(kind, side, tally.rows, of, tally.detail)
 
 
 def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
@@ -190,7 +197,7 @@ def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
     first, *rest = lengths.sum(axis=0)[: 1 + _NEXT_ROWS]
     if not in_other_script and (len(rest) < _NEXT_ROWS or min(rest) < 2 * first):
         return []
-    return _finding(Kind.COLUMN_NAMES, "", 1, seen.pairs, 0, ", ".join(seen.first))
+    return _finding(Kind.COLUMN_NAMES, "", [0], seen.pairs, ", ".join(seen.first))
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -209,8 +216,8 @@ def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
     unequal = (np.abs(ratios - usual) > np.log(UNEQUAL)) & (np.maximum(src, tgt) >= UNEQUAL_CHARACTERS)
     yield from _where(Kind.UNEQUAL, "", unequal & is_pair, seen.pairs)
     if slip := _slip(seen):
-        count = int(is_pair[slip.start : slip.end].sum())
-        yield from _finding(Kind.SLIPPED, "", count, seen.pairs, slip.start, amount=slip.lines)
+        rows = slip.start + np.flatnonzero(is_pair[slip.start : slip.end])
+        yield from _finding(Kind.SLIPPED, "", rows, seen.pairs, amount=slip.lines, first=slip.start)
 
 
 def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
@@ -218,15 +225,16 @@ def _of_sides(seen: CorpusStatistics) -> Iterator[Finding]:
     for side in SIDES:
         one = seen.sides[side]
         if one.is_of_spreadsheet:
-            yield from _finding(Kind.QUOTED, side, one.quoted.count, seen.pairs, one.quoted.row)
-        yield from _finding(Kind.NUMBERED, side, one.numbered.count, seen.pairs, one.numbered.row, one.numbered.detail)
+            yield from _finding(Kind.QUOTED, side, one.quoted.rows, seen.pairs)
+        yield from _finding(Kind.NUMBERED, side, one.numbered.rows, seen.pairs, one.numbered.detail)
         first = max(one.first_words.values(), key=lambda tally: tally.count, default=None)
         if (Kind.PREFIX, side, "") in seen.tallies or first is None:
             pass
         elif first.count >= _ALIKE * seen.pairs:
-            yield from _finding(Kind.PREFIX, side, first.count, seen.pairs, first.row, first.detail)
+            yield from _finding(Kind.PREFIX, side, first.rows, seen.pairs, first.detail)
         elif one.prefix and not (one.is_of_spreadsheet and one.prefix == '"'):
-            yield from _finding(Kind.PREFIX, side, seen.pairs, seen.pairs, first.row, one.prefix)
+            every = np.flatnonzero(one.lengths)
+            yield from _finding(Kind.PREFIX, side, every, seen.pairs, one.prefix, first=first.rows[0])
         other = (one.scripts != NO_SCRIPT) & ~np.isin(one.scripts, _own_scripts(one.scripts)) & ~seen.is_reversed
         if other.any():
             yield from _where(Kind.SCRIPT, side, other, seen.pairs, script_name(int(one.scripts[other.argmax()])))
@@ -315,9 +323,8 @@ def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tu
     usual = {side: _most_common(lines) for side, lines in sure.items()}
 
     def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
-        row = next(row for row, other in sure[side] if other == language)
-        of = len(seen.sample(side))
-        return _finding(kind, "" if of_pair else side, counts[side][language], of, row, language)
+        rows = [row for row, other in sure[side] if other == language]
+        return _finding(kind, "" if of_pair else side, rows, len(seen.sample(side)), language)
 
     if usual["src"][0] == usual["tgt"][0] != UNKNOWN:
         yield from lines_in(usual["tgt"][0], Kind.SAME_LANGUAGE, "tgt", of_pair=True)
@@ -351,8 +358,8 @@ def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tup
             kind = Kind.MISNAMED
         else:
             continue
-        row = next(row for row, language in found if language == main)
-        for one in _finding(kind, side, count, len(texts), row, main):
+        rows = [row for row, language in found if language == main]
+        for one in _finding(kind, side, rows, len(texts), main):
             yield replace(one, is_joined=is_joined)
 
 

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TypeVar
 
@@ -58,19 +58,23 @@ _T = TypeVar("_T", bound=np.generic)
 
 @dataclass
 class Tally:
-    """A count of occurrences, with the first one as an example."""
+    """The rows in which something occurs, with what was seen in the first one."""
 
-    count: int = 0
-    row: int = -1
-    """Row of the first occurrence, from 0."""
+    rows: "array[int]" = field(default_factory=lambda: array("i"))
+    """From 0."""
     detail: str = ""
-    """What was seen in that row."""
+    """What was seen in the first row."""
 
     def add(self, row: int, detail: str = "") -> None:
-        """Count one more occurrence; remember the row and detail of the first."""
-        if not self.count:
-            self.row, self.detail = row, detail
-        self.count += 1
+        """Add a row; remember the detail of the first."""
+        if not self.rows:
+            self.detail = detail
+        self.rows.append(row)
+
+    @property
+    def count(self) -> int:
+        """Number of occurrences."""
+        return len(self.rows)
 
 
 class _Sample:

@@ -3,8 +3,11 @@
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from repose.data.language import UNKNOWN
 
@@ -108,6 +111,8 @@ class Finding:
     amount: int = 0
     is_joined: bool = False
     """True if `count` and `of` refer to short lines joined together, checked because there are too few long lines."""
+    lines: NDArray[np.int64] | None = field(default=None, compare=False, repr=False)
+    """(`count`,): the numbers of all these lines, counted like `line`; None in what `from_json` returns."""
 
     @property
     def share(self) -> float:
@@ -115,8 +120,9 @@ class Finding:
         return self.count / self.of
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields by name, without empty ones."""
-        return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
+        """Return the fields by name, without empty ones and without `lines`, which may be many."""
+        content = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "lines"}
+        return {name: value for name, value in content.items() if value not in ("", 0)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:

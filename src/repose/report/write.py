@@ -14,6 +14,7 @@ from repose.report.markdown import write_markdown
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import NONE
 from repose.system.files import write_file, writing
+from repose.system.terminal import no_formula
 
 Format = Literal["html", "md", "csv", "tex"]
 FORMATS: tuple[Format, ...] = ("html", "md", "csv", "tex")
@@ -143,7 +144,7 @@ def write_csv(table: Table) -> str:
         head += [name, f"{column.name}, sd", f"{column.name}, n"] if spread else [name]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*map(_no_formula, head), "notes"])
+    writer.writerow([*map(no_formula, head), "notes"])
     for row in table.rows:
         line: list[str] = []
         for cell, spread in zip(row, spreads, strict=True):
@@ -154,12 +155,7 @@ def write_csv(table: Table) -> str:
 
 
 def _exact(cell: Cell) -> str:
-    return _no_formula(cell.text) if cell.value is None else _number(cell.value)
-
-
-def _no_formula(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    return no_formula(cell.text) if cell.value is None else _number(cell.value)
 
 
 def _number(value: float | None) -> str:

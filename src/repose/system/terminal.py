@@ -48,6 +48,11 @@ def quoted(argument: object) -> str:
     return shlex.quote(str(argument))
 
 
+def no_formula(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def duration(seconds: float) -> str:
     """Format a time in a short form."""
     if seconds < 90:

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import chain, islice, product
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from repose.config.experiment import TASK_SETTINGS, CorpusConfig, Experiment
 from repose.data import corpora
 from repose.data.check import check_corpus
-from repose.data.findings import IN_TWO_SETS, CorpusCheck
+from repose.data.findings import IN_TWO_SETS, CorpusCheck, Finding
 from repose.data.language import (
     UNKNOWN,
     base_code,
@@ -256,14 +257,43 @@ def check_files(corpus: CorpusConfig) -> CorpusCheck:
 
     Raises DataError and ConfigError.
     """
-    files: dict[str, Sequence[Path]] = {**files_of(corpus)}
-    files |= {part.name: part.files for part in parts_of(corpus)} if files else {}
-    sets = {name: reader_of(corpus, paths, name) for name, paths in files.items()}
-    check = check_corpus(sets, identify, languages_of(corpus))
+    check = check_corpus(_readers(corpus), identify, languages_of(corpus))
     if corpus.splits == "given":
         return check
     # Sets that are merged may share sentences.
     return replace(check, findings=tuple(one for one in check.findings if one.kind not in IN_TWO_SETS))
+
+
+def _readers(corpus: CorpusConfig) -> dict[str, PairReader]:
+    """Return a reader for each set and part."""
+    files: dict[str, Sequence[Path]] = {**files_of(corpus)}
+    files |= {part.name: part.files for part in parts_of(corpus)} if files else {}
+    return {name: reader_of(corpus, paths, name) for name, paths in files.items()}
+
+
+class ProblemLine(NamedTuple):
+    """A line with a problem."""
+
+    finding: Finding
+    number: int
+    """Counted like `Finding.line`."""
+    pair: Pair
+    """Empty texts if the line is no pair."""
+
+
+def problem_lines(corpus: CorpusConfig, check: CorpusCheck) -> Iterator[ProblemLine]:
+    """Yield the lines that the findings of `check_files` are about, set by set and in order; a line with several
+    problems comes as often. Raises DataError."""
+    for name, reader in _readers(corpus).items():
+        found: dict[int, list[Finding]] = defaultdict(list)
+        for finding in check.findings:
+            if finding.split == name and finding.lines is not None:
+                for number in finding.lines.tolist():
+                    found[number].append(finding)
+        for place, row in enumerate(reader.rows() if found else (), 1):
+            number = place + reader.counts.header_lines
+            for finding in found.get(number, ()):
+                yield ProblemLine(finding, number, ("", "") if isinstance(row, str) else row)
 
 
 def shaping_settings(experiment: Experiment) -> str:
