@@ -430,7 +430,7 @@ def test_score_takes_files_of_one_language(trained: Path, run: Run, tmp_path: Pa
 def test_targets_in_another_language_are_said(trained: Path, run: Run, tmp_path: Path) -> None:
     german = "Der Junge sieht heute das kleine Haus und freut sich sehr darüber.\n" * 20
     (tmp_path / "mono.de").write_text(german, encoding="utf-8")
-    wrong = "the targets seem to be in 'de', but this model writes 'en': their scores say nothing"
+    wrong = "the targets seem to be in German (de), but this model writes English (en): their scores say nothing"
     files = (tmp_path / "mono.pt", tmp_path / "mono.de")
     files[0].write_text("O menino vê hoje a pequena casa e fica muito contente com isso.\n" * 20, encoding="utf-8")
     assert wrong in run("score", trained, *files)[2]

@@ -265,14 +265,14 @@ def test_text_in_another_language_is_said_at_the_beginning(run_repose: Run, tmp_
     files = [tmp_path / "a.src", tmp_path / "a.tgt"]
     for path, lines in zip(files, (english, portuguese), strict=True):
         path.write_text("".join(f"{line}\n" for line in lines))
-    reads = "the text seems to be in 'en', but this model reads 'pt': expect nonsense\n"
+    reads = "the text seems to be in English (en), but this model reads Portuguese (pt): expect nonsense\n"
     code, _, told = run_repose("bulk", model, files[0], "--workers", 1, "--out", tmp_path / "1")
     assert (code, told.count(reads)) == (0, 1)
     code, _, told = run_repose("bulk", model, files[1], "--workers", 1, "--out", tmp_path / "2")
     assert (code, "expect nonsense" in told) == (0, False)
     command = ("score-corpus", model, *files, "--workers", 1, "--out")
     code, _, told = run_repose(*command, tmp_path / "3", "--no-checks")
-    assert (code, told.count(reads), "the targets seem to be in 'pt'" in told) == (0, 1, True)
+    assert (code, told.count(reads), "the targets seem to be in Portuguese" in told) == (0, 1, True)
     code, _, told = run_repose(*command, tmp_path / "4")
     assert (code, "a problem (another language) in 5 of 5 lines" in told) == (1, True)
 

@@ -303,7 +303,7 @@ GERMAN = "der Hund hat die Katze in der Küche gesehen, und danach sind beide in
 def test_a_text_that_no_model_reads_does_not_come_back_without_a_word() -> None:
     """A server that reads Portuguese and English takes German for one of them; into English, nothing is done then."""
     app = make_app(service(served("pt", "en"), served("en", "pt")))
-    auto, warning = {"source": "auto", "target": "en"}, "the text seems to be in 'de', and was not translated"
+    auto, warning = {"source": "auto", "target": "en"}, "the text seems to be in German (de), and was not translated"
     found = body(ask(app, "POST", "/translate", json=auto | {"q": [GERMAN, "ok"]}))
     assert found["detectedLanguage"][0]["language"] == "en"
     assert (found["translatedText"], found["warnings"]) == ([GERMAN, "ok"], [[warning], []])

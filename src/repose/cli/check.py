@@ -111,11 +111,11 @@ def _check_replaceable(out: Path) -> None:
 
 def _directions(corpus: "CorpusConfig", checked: "CorpusCheck") -> Iterator[str]:
     """Yield, for source and target, where it is and in which language."""
-    from repose.data.language import UNKNOWN, language_name
+    from repose.data.language import UNKNOWN, name_with_code
     from repose.tasks.corpus_files import sides_of
 
     for name, side in zip(("source", "target"), sides_of(corpus, checked.detected), strict=True):
-        language = f"{'it looks like ' * side.is_detected}{language_name(side.language)} ({side.language})"
+        language = f"{'it looks like ' * side.is_detected}{name_with_code(side.language)}"
         yield f"{name}: {side.place}, {'language unknown' if side.language == UNKNOWN else language}"
 
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Self
 
-from repose.data.language import UNKNOWN, other_language
+from repose.data.language import UNKNOWN, name_with_code, other_language
 from repose.data.scripts import has_letters, is_translated, unseen_script
 from repose.data.tags import direction
 
@@ -50,12 +50,12 @@ class InputWarning:
     @property
     def sentence(self) -> str:
         """The warning as a sentence for users."""
-        if self.is_target:
-            writes = f"the targets seem to be in {self.found!r}, but this model writes {self.expected[0]!r}"
-            return f"{writes}: their scores say nothing"
         if self.unlike is Unlike.SCRIPT:
             return f"the text is in {self.found} script, which this model's training hardly saw: expect nonsense"
-        return f"the text seems to be in {self.found!r}, but this model reads {self.expected[0]!r}: expect nonsense"
+        found, expected = name_with_code(self.found), name_with_code(self.expected[0])
+        if self.is_target:
+            return f"the targets seem to be in {found}, but this model writes {expected}: their scores say nothing"
+        return f"the text seems to be in {found}, but this model reads {expected}: expect nonsense"
 
 
 def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None = None) -> InputWarning | None:

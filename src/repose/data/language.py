@@ -88,6 +88,12 @@ def language_name(code: str) -> str:
     return _names().get(base_code(code), code)
 
 
+def name_with_code(code: str) -> str:
+    """Return a language as text for people: "Portuguese (pt)"; the code alone if its name is not known."""
+    name = language_name(code)
+    return code if name == code else f"{name} ({code})"
+
+
 def names_of_pair(codes: tuple[str, str]) -> tuple[str | None, str | None]:
     """Return the English names of source and target language; None for one that is not stated.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from repose.data.input_warning import input_warning
-from repose.data.language import base_code
+from repose.data.language import base_code, name_with_code
 from repose.decoding.parts import Part, Parts, parts_of, put_together
 from repose.documents.segment import LINE
 from repose.serving.catalogue import Direction, ServedModel
@@ -131,7 +131,9 @@ def warnings_of_unchanged(text: str, language: str) -> list[str]:
     There is a warning if the text seems to be in another language, which no model here reads.
     """
     warning = input_warning([text], (), base_code(canonical(language)))
-    return [] if warning is None else [f"the text seems to be in {warning.found!r}, and was not translated"]
+    return (
+        [] if warning is None else [f"the text seems to be in {name_with_code(warning.found)}, and was not translated"]
+    )
 
 
 def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
