@@ -652,6 +652,9 @@ def test_a_phone_shows_one_pane_over_the_other(visit: Visits, width: int) -> Non
     assert result["y"] >= source["y"] + source["height"]
     for button in ("#swap", "#source", "#target"):
         assert page.locator(button).bounding_box()["height"] >= 36
+    page.evaluate("document.getElementById('legend').hidden = false")
+    copy, share = (page.locator(button).bounding_box() for button in ("#copy", "#share"))
+    assert copy["y"] == share["y"], "beside each other, even if some words are unsure"
 
 
 def test_where_a_word_comes_from_is_in_sight_in_a_long_text(visit: Visits) -> None:
