@@ -98,6 +98,7 @@ def test_a_folder_holds_all_that_the_page_asks_for(saving: Saving, tmp_path: Pat
 @pytest.mark.usefixtures("stub_runtime")
 def test_one_file_holds_everything(saving: Saving, tmp_path: Path) -> None:
     made = repose.export(saving("original"), to="web", out=tmp_path / "out", single_file=True, precision="int8")
+    assert "index.html opens in a browser by a double click, and can be emailed" in made.notes
     assert set(made.files) == {"index.html", "LICENSES.txt", "repose-web.json"}
     page = (made.folder / "index.html").read_text()
     names = re.findall(r'data-name="([^"$]+)"', page)

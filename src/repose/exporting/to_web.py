@@ -89,8 +89,10 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     described |= usage(settings["decoding"], f"open {PAGE} in a browser" if options.single_file else _HOW)
     write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
     serve = "open it through a web server, such as `python3 -m http.server` in that folder"
-    notes = () if options.single_file else (f"{serve}; --single-file writes one file that opens by a double click",)
-    return Exported(NAME, out, largest, parts=parts, notes=notes)
+    note = f"{serve}; --single-file writes one file that opens by a double click"
+    if options.single_file:
+        note = f"{PAGE} opens in a browser by a double click, and can be emailed"
+    return Exported(NAME, out, largest, parts=parts, notes=(note,))
 
 
 def _shortened(model: Transformer, longest: int) -> Transformer:
