@@ -94,8 +94,8 @@ def _holds_another(
         was, now = ("without a time limit" if of is None else f"with a limit of {60 * of:.4g} min" for of in hours)
         return (
             f"{folder} was started {was}, not {now}: a time limit is part of a training, since its learning rate "
-            "follows it, and cannot be changed later; start again in another folder, or train the weights further in "
-            f"one ({further})"
+            "follows it, and cannot be changed later; resume it as it was started, start again in another folder, or "
+            f"train the weights further in one ({further})"
         )
     same_version = theirs.versions.get("repose") == __version__  # other versions may prepare the same files differently
     files = _same_files(theirs.experiment, experiment) and bool(experiment.corpus.train)
