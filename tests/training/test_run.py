@@ -477,7 +477,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
     monkeypatch.setattr(advice, "FEW_EPOCHS", 0)
-    sentence = "updates over which its learning rate rises, so it learns little: set training.warmup_updates="
+    sentence = "updates over which its learning rate rises, so it learns little: try --set training.warmup_updates="
     for name, told, changes in (
         ("alone", True, {"epochs": None}),
         ("beside epochs", True, {"epochs": 10**7}),
@@ -507,7 +507,8 @@ def test_a_clock_that_ends_a_training_with_r_drop_early_is_named(
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
     monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000)  # of a few updates
     lab.go(lab.job(**{"epochs": None, "r_drop": 1.0, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
-    assert ("in this time without R-Drop" in (tmp_path / "train.log").read_text()) == told
+    log = (tmp_path / "train.log").read_text()
+    assert ("in this time without R-Drop" in log, "(try --set training.r_drop=0, or" in log) == (told, told)
 
 
 @pytest.mark.parametrize(

@@ -373,8 +373,8 @@ class TrainingConfig:
             return None
         return (
             f"the training ends after {total_updates:,} of the {self.warmup_updates:,} updates over which its learning "
-            "rate rises (training.warmup_updates), and learns little: set training.warmup_share=0.1, or begin with an "
-            "experiment file of `repose init`"
+            "rate rises (training.warmup_updates), and learns little: try --set training.warmup_share=0.1, or begin "
+            "with an experiment file of `repose init`"
         )
 
 

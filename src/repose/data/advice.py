@@ -82,8 +82,8 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     ),
     Kind.ENTITIES: (
         "HTML entities",
-        "Unescape them (html.unescape in Python): a model learns to write them, and BLEU counts their pieces as "
-        "words, which inflates it.",
+        "Replace them by what they stand for, such as &amp; by & (html.unescape in Python): a model learns to write "
+        "them, and BLEU counts their pieces as words, which inflates it.",
     ),
     Kind.QUOTED: (
         "Quoted as by a spreadsheet",
@@ -93,7 +93,7 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.TOKENISED: (
         "Tokenised already: spaces separate words from punctuation",
         "Detokenise it (sacremoses -l en detokenize), since people do not type like this and BLEU would be inflated; "
-        "or set corpus.pretokenized=true to keep it.",
+        "or keep it with --set corpus.pretokenized=true.",
     ),
     Kind.MARKUP: ("Tags", "Remove the tags, and the lines that hold nothing else."),
     Kind.NUMBERED: (

@@ -45,7 +45,8 @@ def ends_in_warmup(c: TrainingConfig, *, total: int | None, end: float, warmup: 
     about = max(1, round(end))
     return (
         f"the time limit ends the training after about {about:,} of the {warmup:,} updates over which its learning "
-        f"rate rises, so it learns little: set training.warmup_updates={max(1, about // 10)}, or give it more time"
+        f"rate rises, so it learns little: try --set training.warmup_updates={max(1, about // 10)}, or give it more "
+        "time"
     )
 
 
@@ -61,8 +62,8 @@ def leaves_few_epochs(c: TrainingConfig, *, epochs: float, planned: float) -> st
     if c.r_drop:
         return (
             f"the time limit ends the training after about {counted(number, 'epoch')}: a model usually learns more in "
-            "this time without R-Drop, with which an update takes up to twice as long (set training.r_drop=0, or give "
-            "it more time)"
+            "this time without R-Drop, with which an update takes up to twice as long (try --set "
+            "training.r_drop=0, or give it more time)"
         )
     if not math.isfinite(planned) or epochs >= planned / 2:
         return None
