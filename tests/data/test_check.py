@@ -147,7 +147,10 @@ case("another script", changed(FEW, str, lambda _: "Кот видит дом"), 
 @pytest.mark.parametrize("name", CASES)
 def test_one_thing_is_wrong(name: str, tmp_path: Path) -> None:
     pairs, expected = CASES[name]
-    assert of_kind(checked(pairs, tmp_path), expected.kind) == [expected]
+    found = of_kind(checked(pairs, tmp_path), expected.kind)
+    assert found == [expected]
+    lines = [] if found[0].lines is None else found[0].lines.tolist()
+    assert (len(lines), expected.line in lines, lines == sorted(set(lines))) == (expected.count, True, True)
 
 
 @pytest.mark.parametrize("beginning", ["{}. ", "{}) ", "({}) ", "{}: ", "{}\t", " {} "])
