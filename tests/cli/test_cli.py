@@ -255,6 +255,9 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
         code, out, err = run("translate", trained, plain)
         assert (code, out) == (1, "")
         assert f"UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16{order} -t utf-8`" in err
+    plain.write_bytes(b"PK\x03\x04\x14\0\x06\0 of Word, under another name\n\xff\n")
+    code, out, err = run("translate", trained, plain)
+    assert (code, out, "translate it with `repose translate-file`, or save it as plain text" in err) == (1, "", True)
     code, _, err = run("translate", trained, damaged)
     assert code == 1
     assert f"{damaged} is damaged or not what its name says" in err

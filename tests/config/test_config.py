@@ -459,6 +459,9 @@ def test_what_is_no_experiment_file_is_refused_before_it_is_read(tmp_path: Path)
         file.truncate(3 << 30)
     for path in (tmp_path / "pipe.toml", tmp_path / "large.toml", Path("/dev/zero")):
         assert f"{path} is not a file of at most 1,048,576 bytes" in sentence(path=path)
+    (tmp_path / "my pairs.csv").write_text("um,one\n", encoding="utf-8")
+    found = sentence(path=tmp_path / "my pairs.csv")
+    assert f"not an experiment file: write one with `repose init '{tmp_path / 'my pairs.csv'}' --out" in found
 
 
 def test_a_file_name_that_is_not_utf_8() -> None:

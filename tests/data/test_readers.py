@@ -253,7 +253,7 @@ def test_empty_lines_at_the_end_of_one_file_are_named(corpus, rest, last):
     fails(corpus(b"a\nb\n", b"c\nd\ne\n" + rest), "line n of one must be the translation")
 
 
-@pytest.mark.parametrize("begin", [b"PK\x03\x04\x14\0", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"])
+@pytest.mark.parametrize("begin", [b"PK\x03\x04\x14\0", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"%PDF-1.7 "])
 def test_a_document_by_the_name_of_a_text_is_refused(corpus, begin):
     fails(corpus(begin + b"\xff\n", b"one\n"), "a.src is a file of Word, Excel or another program: save")
 

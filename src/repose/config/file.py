@@ -24,9 +24,11 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from repose.config.experiment import DEFAULT_PRESET, PATHS, SECTIONS, UNUSED_WITH_READY_TOKENIZER, Experiment
+from repose.data.readers import kind_of
 from repose.model.presets import PRESETS
 from repose.model.presets import preset as preset_architecture
 from repose.system.errors import ConfigError, unknown
+from repose.system.terminal import quoted
 
 Table = Mapping[str, Any]
 
@@ -374,6 +376,10 @@ def file_layer(path: Path | str) -> Layer:
         if name not in shipped():
             raise ConfigError(unknown("experiment file or shipped experiment", name, shipped()))
         return _layer(_read_shipped(name), Origin("file", f"{name}.toml (shipped)"), name, Path.cwd())
+    if kind_of(file) != "text" and file.is_file():
+        raise ConfigError(
+            f"{name} is a corpus, not an experiment file: write one with `repose init {quoted(name)} --out mine.toml`"
+        )
     try:
         status = file.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or status.st_size > _MAX_FILE_BYTES:

@@ -16,8 +16,8 @@ from repose.system.terminal import quoted
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
 PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
 """Classes that unpack files, by the ending of the file name."""
-_OFFICE = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
-"""First bytes of zip files, such as those of Word, Excel and LibreOffice, and of older Office files."""
+_DOCUMENTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"%PDF-")
+"""First bytes of zip files, such as those of Word, Excel and LibreOffice, of older Office files, and of PDF files."""
 _PACKERS = {
     b"\x1f\x8b": "gzip: rename it to {}.gz",
     b"\xfd7zXZ\0": "xz: rename it to {}.xz",
@@ -92,7 +92,7 @@ class LineReader:
 
     def _refuse_other_kinds(self, first: bytes, ended: bool) -> None:
         """Raise DataError if the first line is that of another kind of file. `ended`: whether it has a line end."""
-        if first.startswith(_OFFICE):
+        if is_document(first):
             raise DataError(f"{self.path} is a file of Word, Excel or another program: {AS_TEXT}")
         if packed := next(filter(first.startswith, _PACKERS), b""):
             raise DataError(f"{self.path} is packed by {_PACKERS[packed].format(self.path.name)}")
@@ -150,6 +150,11 @@ def check_file(path: Path, *, again: bool = True) -> None:
         if path.exists() and not path.is_file():
             raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
         path.open("rb").close()
+
+
+def is_document(line: bytes) -> bool:
+    """Return whether a file that begins with this line is one of an office program, or a PDF file."""
+    return line.startswith(_DOCUMENTS)
 
 
 def order_of_utf_16(line: bytes) -> str:

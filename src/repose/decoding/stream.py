@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, NamedTuple
 
-from repose.data.lines import on_one_line, order_of_utf_16
+from repose.data.lines import is_document, on_one_line, order_of_utf_16
 from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -197,8 +197,13 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file, without the byte order mark that Windows may write at its start. Raises DataError for
-    UTF-16, which cannot be split into lines this way."""
+    UTF-16, which cannot be split into lines this way, and for documents."""
     for first in islice(lines, 1):
+        if is_document(first):
+            raise DataError(
+                "this is no text but a file of Word, Excel or another program: translate it with `repose "
+                "translate-file`, or save it as plain text in UTF-8"
+            )
         if (order := order_of_utf_16(first)) or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             command = f"iconv -f utf-16{order} -t utf-8"
             raise DataError(f"the text is in UTF-16: save it in UTF-8, or pipe it through `{command}`")

@@ -62,8 +62,8 @@ def leaves_few_epochs(c: TrainingConfig, *, epochs: float, planned: float) -> st
     if c.r_drop:
         return (
             f"the time limit ends the training after about {counted(number, 'epoch')}: a model usually learns more in "
-            "this time without R-Drop, with which an update takes up to twice as long (try --set "
-            "training.r_drop=0, or give it more time)"
+            "this time without R-Drop, with which an update takes up to twice as long (try --set training.r_drop=0, or "
+            "give it more time)"
         )
     if not math.isfinite(planned) or epochs >= planned / 2:
         return None
