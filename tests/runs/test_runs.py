@@ -27,7 +27,8 @@ from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model import directory
 from repose.system.errors import BusyError, CheckpointError, ConfigError
-from repose.system.files import locked_or_busy, sealed, write_json
+from repose.system.files import sealed, write_json
+from repose.system.locks import locked_or_busy
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.decoding_choice import DecodingChoice
 from repose.training.loop import Trainer
