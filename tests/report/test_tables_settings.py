@@ -86,6 +86,16 @@ def test_a_search_taken_from_the_model_before_is_shown_as_such(make_run: Any, tm
     assert "length_penalty chosen" in lines(tmp_path)["all", "decoding"], "it is not recorded how"
     with_search(folder, chosen=False, length_penalty=0.0)
     assert "length_penalty 0 (of the model before)" in lines(tmp_path)["all", "decoding"]
+    other = ["decoding.length_penalty=none", "architecture.d_ff=24", "training.init_from=other"]
+    with_search(make_run("tuned-s0", [2.0], settings=other), chosen=False, length_penalty=1.5)
+    (remark,) = scores_table(read_runs([tmp_path])).remarks
+    assert "for each by itself, on its validation set or that of the model it started from (" in remark
+
+
+def test_repeats_that_were_forbidden_by_a_setting_were_not_chosen(make_run: Any, tmp_path: Path) -> None:
+    forbids = ["decoding.length_penalty=none", "decoding.no_repeat_ngram_size=3"]
+    with_search(make_run("plain-s0", [2.0], settings=forbids), length_penalty=1.0, no_repeat_ngram_size=3)
+    assert "length_penalty 1 (chosen), no_repeat_ngram_size 3, " in lines(tmp_path)["all", "decoding"]
 
 
 def test_systems_that_were_trained_on_their_test_set_are_warned_of(make_run: Any, tmp_path: Path) -> None:

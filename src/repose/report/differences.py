@@ -113,17 +113,18 @@ def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
 
 
 def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
-    """Return a sentence for each corpus whose runs were not decoded alike because each chose how on its validation
-    set."""
+    """Return a sentence for each corpus whose runs were not decoded alike because their settings left open how."""
     sentences = []
     for corpus in dict.fromkeys(run.corpus for run in runs):
-        found = [chosen for run in runs if run.corpus == corpus and (chosen := chosen_search(run))]
+        here = [run for run in runs if run.corpus == corpus]
+        found = [chosen for run in here if (chosen := chosen_search(run))]
+        tuned = any(run.experiment.training.init_from is not None for run in here)
         names = dict.fromkeys(name for chosen in found for name in chosen)
         values = {name: {chosen.get(name) for chosen in found} for name in names}
         if unlike := [f"{name[1]} {joined(values[name])}" for name in names if len(values[name]) > 1]:
             sentences.append(
                 f"On {corpus}, runs were not decoded alike: how to search was chosen for each by itself, on its "
-                f"validation set ({', '.join(unlike)})."
+                f"validation set{' or that of the model it started from' * tuned} ({', '.join(unlike)})."
             )
     return sentences
 

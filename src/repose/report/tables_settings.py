@@ -105,16 +105,15 @@ def chosen_search(run: ReportRun) -> dict[Name, Hashable]:
     validation set, or as the model that it started from was. Empty where its settings say all."""
     if not run.translates or run.experiment.decoding.length_penalty is not None:
         return {}
-    how, by = (run.scores or {}).get("decoding"), "chosen"
+    how, is_chosen = (run.scores or {}).get("decoding"), "decoding_chosen" in (run.scores or {})
     if not isinstance(how, Mapping):
-        return {("decoding", "length_penalty"): by}
-    if "decoding_chosen" not in (run.scores or {}):
-        by = "of the model before"
-    forbids = how.get("no_repeat_ngram_size")
-    return {
-        ("decoding", "length_penalty"): f"{_shown(how.get('length_penalty'))} ({by})",
-        ("decoding", "no_repeat_ngram_size"): f"{_shown(forbids)} ({by})" if forbids else None,
-    }
+        return {("decoding", "length_penalty"): "chosen"}
+    by = "chosen" if is_chosen else "of the model before"
+    found: dict[Name, Hashable] = {("decoding", "length_penalty"): f"{_shown(how.get('length_penalty'))} ({by})"}
+    if not (is_chosen and run.experiment.decoding.no_repeat_ngram_size):  # which forbids repeats in every search tried
+        forbids = how.get("no_repeat_ngram_size")
+        found["decoding", "no_repeat_ngram_size"] = f"{_shown(forbids)} ({by})" if forbids else None
+    return found
 
 
 def _is_ignored(run: ReportRun, section: str, name: str) -> bool:
