@@ -104,8 +104,9 @@ def test_systems_that_were_trained_on_their_test_set_are_warned_of(make_run: Any
         settings = ["architecture.d_ff=24"] * (number > 0)
         scores = make_run(name, [2.0], seed=int(name[-1]), settings=settings) / "scores.test.json"
         if number:
-            scores.write_text(json.dumps(json.loads(scores.read_text()) | {"trained_on": number}))
-    said = "On multi30k de-en, tuned was trained on 60 of the 100 test sources, so its scores may be too high."
+            found = {"trained_on": number, "num_sentences": 1000}
+            scores.write_text(json.dumps(json.loads(scores.read_text()) | found))
+    said = "On multi30k de-en, tuned was trained on 60 of the 1,000 test sources, so its scores may be too high."
     assert [text for text in build(read_runs([tmp_path])).warnings if "trained on" in text] == [said]
 
 

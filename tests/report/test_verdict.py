@@ -13,6 +13,7 @@ from repose.report.markdown import write_markdown
 from repose.report.page import write_page
 from repose.report.run_set import RunSet
 from repose.report.significance import significance_tables
+from repose.report.tables_scores import scores_table
 from repose.report.verdict import main_picture, verdict
 from repose.report.write import write
 
@@ -44,7 +45,11 @@ def test_a_system_that_hardly_reads_its_source_is_no_base(make_run: Any, tmp_pat
         metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
     said = verdict(read_runs([tmp_path]))
     assert "18.0 above deaf" in said
-    assert said.endswith(". deaf hardly used its source (`source_gain`), so differences from it are no effect sizes.")
+    told = "deaf hardly used its source (`source_gain`), so differences from it are no effect sizes."
+    assert said.endswith(f". {told}")
+    assert [row[0].notes for row in scores_table(read_runs([tmp_path])).rows] == [[told], []]
+    alone = scores_table(read_runs([tmp_path / "deaf-s0"]))
+    assert alone.rows[0][0].notes == ["deaf hardly used its source (`source_gain`)."]
 
 
 def four(make_run: Any, **bleus: float) -> None:

@@ -132,25 +132,27 @@ def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
 def trained_on_their_test(runs: Sequence[ReportRun]) -> list[str]:
     """Return sentences about systems that were trained on many sources of the set that they are scored on, as by an
     initial model with other data."""
-    found: dict[tuple[str, str, int, object], dict[str, None]] = {}
+    found: dict[tuple[str, str, int, int], dict[str, None]] = {}
     for run in runs:
         if number := (run.scores or {}).get("trained_on"):
-            of = (run.scores or {}).get("num_sentences", "")
+            of = (run.scores or {})["num_sentences"]
             found.setdefault((run.corpus, run.split, number, of), {})[run.group] = None
     return [
         f"On {corpus}, {listed(list(systems))} {'was' if len(systems) == 1 else 'were'} trained on {number:,} of the "
-        f"{of} {SET_NAMES[split]} sources, so {'its' if len(systems) == 1 else 'their'} scores may be too high."
+        f"{of:,} {SET_NAMES[split]} sources, so {'its' if len(systems) == 1 else 'their'} scores may be too high."
         for (corpus, split, number, of), systems in found.items()
     ]
 
 
-def without_source(systems: Iterable[tuple[str, Sequence[ReportRun]]]) -> str:
-    """Say which systems hardly read their source, and so are no base to measure others by; "" if all read it."""
+def without_source(systems: Iterable[tuple[str, Sequence[ReportRun]]], *, alone: bool = False) -> str:
+    """Say which systems hardly read their source, and so, unless it is `alone`, are no base to measure others by; "" if
+    all read it."""
     found = [name for name, runs in systems if all(run.hardly_reads for run in runs)]
     if not found:
         return ""
     of, them = ("its", "it") if len(found) == 1 else ("their", "them")
-    return f"{listed(found)} hardly used {of} source (`source_gain`), so differences from {them} are no effect sizes."
+    so = "" if alone else f", so differences from {them} are no effect sizes"
+    return f"{listed(found)} hardly used {of} source (`source_gain`){so}."
 
 
 def _settings_as_they_act(run: ReportRun) -> dict[Name, Hashable]:

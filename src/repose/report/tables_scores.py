@@ -126,7 +126,7 @@ def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[
         here = [other for other in rows if other.corpus == row.corpus]
         group = runs.against([other.group for other in here]).get(row.group, row.group)
         unlike = confounded(row.runs, next(other.runs for other in here if other.group == group))
-        return [note for note in (unlike, without_source([(row.group, row.runs)])) if note]
+        return [note for note in (unlike, without_source([(row.group, row.runs)], alone=len(here) == 1)) if note]
 
     return about
 
