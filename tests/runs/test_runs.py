@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,11 +27,12 @@ from repose.runs import run as runs
 from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model import directory
-from repose.system.errors import BusyError, CheckpointError, ConfigError
+from repose.system.errors import BusyError, CheckpointError, ConfigError, DataError
 from repose.system.files import sealed, write_json
 from repose.system.locks import locked_or_busy
 from repose.tasks.corpus import CorpusData, prepare_corpus
 from repose.tasks.decoding_choice import DecodingChoice
+from repose.training.distributed import Outer
 from repose.training.loop import Trainer
 
 WORDS = ("red", "blue", "one", "two", "sun", "moon", "tree", "fish")
@@ -430,6 +432,16 @@ def test_a_folder_in_which_another_process_trains_is_said_before_the_corpus_is_r
         locked_or_busy(RunFolder(tmp_path).lock_file, "is training"),
         pytest.raises(BusyError, match=f"process {os.getpid()} on .* is training in"),
     ):
+        run(load(None, overrides=corpus).experiment, tmp_path, progress="none")
+
+
+def test_under_a_launcher_all_processes_learn_that_another_trains_there(
+    corpus: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the lock is taken: if the first one ended before, others would wait for it."""
+    monkeypatch.setattr(runs, "outer_launcher", lambda: Outer(0, 2, 0, "n1", 29500))
+    monkeypatch.setattr(runs, "prepare_corpus", Mock(side_effect=DataError("the corpus is read")))
+    with locked_or_busy(RunFolder(tmp_path).lock_file, "is training"), pytest.raises(DataError, match="is read"):
         run(load(None, overrides=corpus).experiment, tmp_path, progress="none")
 
 

@@ -111,6 +111,8 @@ def run(
     here, identity, outcome, scores, signals = RunFolder(folder), "", None, None, StopSignals(stop)
     try:
         with interruptible():
+            if outer is None:  # else an error of the first process alone would leave the others waiting
+                check_free(here)
             if is_first:
                 _check_files(here)
             experiment = _in_languages_of(here, experiment)
@@ -157,8 +159,7 @@ def _check_before_reading(experiment: Experiment, folder: Path, device: str, wor
 
 
 def _check_files(run: RunFolder) -> None:
-    """Check a run's files before resuming it. Raises CheckpointError, and BusyError if it is being trained."""
-    check_free(run)
+    """Check a run's files before resuming it. Raises CheckpointError."""
     if run.exists:
         state = read_state(run.checkpoint, run.config().run_id)
         read_whole(run, state.metrics_bytes, state.metrics_crc32)
