@@ -37,7 +37,7 @@ class Positions(nn.Module):
         """`causal`: True if the stack's self-attention sees earlier tokens only."""
         super().__init__()
         self.farthest = a.max_length - 1
-        """Distance in tokens from which on, on either side, `of_distances` gives the same scores."""
+        """The largest distance of two tokens, in tokens, or one from which on `of_distances` gives the same scores."""
 
     def rows(self, at: Int[Tensor, " R"]) -> Float[Tensor, "R M"] | None:
         """Return the rows for tokens at these positions, for `combine` to add or concatenate; None for nothing."""
