@@ -534,6 +534,9 @@ def test_a_clock_that_leaves_few_of_the_epochs_is_named(
 def test_half_of_the_planned_epochs_are_not_few() -> None:
     few = advice.leaves_few_epochs(TrainingConfig(), epochs=2.6, planned=20.0)
     assert few == "the time limit ends the training after about 3 of 20 epochs: give it more time for a better model"
+    less = advice.leaves_few_epochs(TrainingConfig(), epochs=0.31, planned=1.0)
+    assert less == "the time limit ends the training after about 0.31 of 1 epoch: give it more time for a better model"
+    assert "about 0.031 of 0.4 epochs" in str(advice.leaves_few_epochs(TrainingConfig(), epochs=0.031, planned=0.4))
     assert advice.leaves_few_epochs(TrainingConfig(), epochs=2.6, planned=5.0) is None
     assert advice.leaves_few_epochs(TrainingConfig(), epochs=12.0, planned=40.0) is None
 

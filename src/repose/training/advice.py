@@ -58,18 +58,18 @@ def leaves_few_epochs(c: TrainingConfig, *, epochs: float, planned: float) -> st
     """
     if not 0 < epochs < min(FEW_EPOCHS, planned):
         return None
-    number = max(1, round(epochs))
     if c.r_drop:
+        about = counted(max(1, round(epochs)), "epoch")
         return (
-            f"the time limit ends the training after about {counted(number, 'epoch')}: a model usually learns more in "
-            "this time without R-Drop, with which an update takes up to twice as long (try --set training.r_drop=0, or "
-            "give it more time)"
+            f"the time limit ends the training after about {about}: a model usually learns more in this time without "
+            "R-Drop, with which an update takes up to twice as long (try --set training.r_drop=0, or give it more time)"
         )
     if not math.isfinite(planned) or epochs >= planned / 2:
         return None
+    number, of = (f"{n:.2g}" if n < 2 else f"{n:,.0f}" for n in (epochs, planned))
     return (
-        f"the time limit ends the training after about {number:,} of {counted(round(planned), 'epoch')}: give it more "
-        "time for a better model"
+        f"the time limit ends the training after about {number} of {of} epoch{'s' * (of != '1')}: give it more time "
+        "for a better model"
     )
 
 
