@@ -77,6 +77,16 @@ def test_the_baseline_is_the_one_of_its_grid_where_another_decoded_it_otherwise(
     assert (runs.groups, runs.baseline) == (("one/plain", "other", "two/plain"), "one/plain")
 
 
+def test_a_baseline_that_is_left_out_is_the_run_that_was_decoded_like_it(make_run: Any, make_grid: Any) -> None:
+    for place, beam in (("one", 4), ("two", 2), ("three", 2)):
+        make_run(f"{place}/plain-s0", [2.0], run_id="trained once", settings=[f"decoding.beam_size={beam}"])
+        report = {"baseline": "first"} if place == "three" else None
+        system = "first" if place == "three" else "plain"
+        grid = make_grid(place, [("plain-s0", {"system": system}, None, "done", "")], report=report)
+    runs = read_runs([grid.with_name("one"), grid.with_name("two"), grid])
+    assert (runs.groups, runs.baseline) == (("one/plain", "two/plain"), "two/plain")
+
+
 def test_what_several_grids_say_alike_stands_once(make_run: Any, make_grid: Any, tmp_path: Path) -> None:
     for place, width in (("a/x", 16), ("b/x", 24)):
         make_run(f"{place}/plain-s0", [2.0], settings=[f"architecture.d_ff={width}"])

@@ -211,9 +211,7 @@ def once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
     """
     found: dict[str, list[ReportRun]] = {}
     for run in runs:
-        identity = run.config.run_id or str(run.folder)
-        key = json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
-        found.setdefault(key, []).append(run)
+        found.setdefault(_identity(run), []).append(run)
     kept: list[ReportRun] = []
     joined: dict[tuple[str, str, str], str] = {}  # group, corpus, settings of a dropped run -> its new group
     for alike in found.values():
@@ -226,6 +224,12 @@ def once(runs: Sequence[ReportRun], problems: list[str]) -> list[ReportRun]:
                 joined.setdefault((run.group, run.corpus, _settings(run)), twin.group)
         kept += own
     return [replace(run, group=joined.get((run.group, run.corpus, _settings(run)), run.group)) for run in kept]
+
+
+def _identity(run: ReportRun) -> str:
+    """Return what two directories of the same run, decoded in the same way, have in common."""
+    identity = run.config.run_id or str(run.folder)
+    return json.dumps([identity, run.config.data, run.seed, asdict(run.experiment.decoding)])
 
 
 def systems_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
@@ -295,8 +299,8 @@ def find_baseline(
     if wanted is None or wanted in groups:
         return wanted, {}
     now = {run.folder: run.group for run in runs}
-    twin = {run.run_id: run.group for run in reversed(runs)}  # of a run that is left out because it is there twice
-    renamed = [(run, group) for run in before if (group := now.get(run.folder) or twin.get(run.run_id))]
+    twin = {_identity(run): run.group for run in reversed(runs)}  # of a run that is left out because it is there twice
+    renamed = [(run, group) for run in before if (group := now.get(run.folder) or twin.get(_identity(run)))]
     found = list(dict.fromkeys(group for run, group in renamed if wanted in _names_of_group(run)))
     of_system = list(dict.fromkeys(group for run, group in renamed if wanted == run.labels.get(SYSTEM)))
     twins = _twins(of_system, runs)
