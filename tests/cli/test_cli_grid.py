@@ -210,6 +210,7 @@ def test_a_dry_run_shows_what_it_would_take_and_changes_nothing(
         update_seconds=0.5,
         validation_seconds=10.0,
         validations=2,
+        translation_seconds=0.0,
         decode_seconds=100.0,
         start_seconds=6.0,
         memory_bytes=2**30,
@@ -283,16 +284,19 @@ def test_all_translations_are_in_the_estimate_and_once(trial: Path, monkeypatch:
     by_chrf = replace(known, training=replace(shown.training, best_by="chrf"))
     numbers = {"validations": 7, "epochs": 6}
     every = (known, chosen, shown, by_chrf)
-    seconds = [estimate._decode_seconds(one, data, Path(), "cpu", **numbers) for one in every]
-    assert seconds == pytest.approx([2.0, 2.0 + 0.5 * 7, 2.0 + 0.5 * 2, 2.0 + 0.5 * 7])
+    seconds = [estimate._translations(one, data, Path(), "cpu", **numbers) for one in every]
+    assert seconds == [pytest.approx(pair) for pair in ((0, 2), (0, 2 + 0.5 * 7), (0.5 * 2, 2), (0.5 * 7, 2))]
     assert {estimate._tried(one).training.best_by for one in every} == {"loss"}  # a validation's time has none of them
 
 
 def test_a_clock_bounds_the_estimate() -> None:
     numbers = {"parameters": 1, "update_seconds": 1.0, "validation_seconds": 0.0, "validations": 0, "memory_bytes": 1}
+    numbers |= {"translation_seconds": 0.0}
     cost = Cost(updates=7200, decode_seconds=5.0, start_seconds=5.0, **numbers)  # type: ignore[arg-type]
     assert cost.seconds(None) == 7210
     assert cost.seconds(1.0) == 3610
+    translating = replace(cost, translation_seconds=700.0)  # at validations, for which the clock goes on
+    assert (translating.seconds(None), translating.seconds(1.0)) == (7910, 3610)
     endless = Cost(updates=None, decode_seconds=0.0, start_seconds=0.0, **numbers)  # type: ignore[arg-type]
     assert endless.seconds(12.0) == 12 * 3600
 

@@ -55,8 +55,10 @@ class Cost:
     validation_seconds: float
     """Seconds of one validation, including writing the model."""
     validations: int
+    translation_seconds: float
+    """Seconds of all translations at validations."""
     decode_seconds: float
-    """Seconds of all translations, during training and at its end."""
+    """Seconds of all translations after training."""
     start_seconds: float
     """Seconds from the start of the process to the first update."""
     memory_bytes: int
@@ -64,7 +66,7 @@ class Cost:
 
     def seconds(self, limit_hours: float | None) -> float:
         """Return the seconds of a whole cell. `limit_hours` ends a training (`training.max_hours`)."""
-        validations = self.validations * self.validation_seconds
+        validations = self.validations * self.validation_seconds + self.translation_seconds
         training = (self.updates or 0) * self.update_seconds + validations
         if limit_hours is not None:
             training = 3600 * limit_hours if self.updates is None else min(training, 3600 * limit_hours)
@@ -199,16 +201,18 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
     total, per_epoch = _updates(experiment, data)
     start = started - began - elapsed[1]
     validations = -(-(total or 0) // (experiment.training.validate_every_updates or per_epoch))
-    decode = validation  # scoring other tasks takes about as long as one validation
+    translation, decode = 0.0, validation  # scoring other tasks takes about as long as one validation
     if TASK_SETTINGS[experiment.training.task].translates:
         epochs = (total or 0) // per_epoch
-        decode = _decode_seconds(experiment, data, folder, device, validations=validations, epochs=epochs)
+        numbers = {"validations": validations, "epochs": epochs}
+        translation, decode = _translations(experiment, data, folder, device, **numbers)
     return Cost(
         parameters=RunFolder(folder).num_parameters() or 0,
         updates=total,
         update_seconds=update,
         validation_seconds=validation,
         validations=validations,
+        translation_seconds=translation,
         decode_seconds=decode,
         start_seconds=max(0.0, start),
         memory_bytes=_memory(RunFolder(folder).workers or 1),
@@ -217,7 +221,7 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
 def _tried(experiment: Experiment) -> Experiment:
     """Return an experiment with the same work per update that does not end or pause by itself. Its validation does not
-    translate, which `_decode_seconds` measures."""
+    translate, which `_translations` measures."""
     endless: dict[str, Any] = dict.fromkeys(("epochs", "max_hours", "patience", "bleu_every_epochs", "warmup_share"))
     endless |= {"updates": 10**9, "save_every_minutes": 1e6, "validate_every_updates": WARM_UPDATES + TIMED_UPDATES}
     endless |= {"best_by": "loss"}
@@ -241,10 +245,10 @@ def _updates(experiment: Experiment, data: Any) -> tuple[int | None, int]:
     return min(limits, default=None), batches.num_batches(0)
 
 
-def _decode_seconds(
+def _translations(
     experiment: Experiment, data: Any, folder: Path, device: str, *, validations: int, epochs: int
-) -> float:
-    """Return the seconds of all translations: in `validations` over `epochs`, and at the end. After few updates, a
+) -> tuple[float, float]:
+    """Return the seconds of all translations: at `validations` over `epochs`, and after training. After few updates, a
     model does not know when to end. So the time per token of a hypothesis is measured, and hypotheses are assumed to be
     as long as references."""
     from repose.decoding.load import load
@@ -265,16 +269,16 @@ def _decode_seconds(
             found = translator.translate(sample, beam_size=beam_size)
             tokens = sum(1 + len(t.hypotheses[0].tokens) for t in found if t.hypotheses)
             per_token[beam_size] = (time.monotonic() - began) / max(1, tokens)
-    seconds = sum(per_token.values()) * expected
+    during, after = 0.0, sum(per_token.values()) * expected
     every = c.bleu_every_epochs
     if number := validations if c.best_by == "chrf" else 0 if every is None else epochs // every:
         valid = len(data.text("valid")[0])
         share = min(valid, c.bleu_sentences or valid) / len(references)
-        seconds += number * share * per_token[1] * expected
+        during = number * share * per_token[1] * expected
     if experiment.decoding.length_penalty is None:  # the decoding is chosen on the validation set
         share = min(len(data.text("valid")[0]), decoding_choice.SENTENCES) / len(references)
-        seconds += share * expected * sum(per_token[beam] for beam in decoding_choice.searches(experiment.decoding))
-    return seconds
+        after += share * expected * sum(per_token[beam] for beam in decoding_choice.searches(experiment.decoding))
+    return during, after
 
 
 def _memory(workers: int) -> int:
