@@ -296,7 +296,8 @@ def test_translate_writes_a_file(trained: Path, run: Run, tmp_path: Path, option
     assert run("translate", trained, text, "-o", "-", *options)[:2] == (0, wanted)
     link = tmp_path / "link.txt"
     link.symlink_to(text)
-    for place, said in ((text, "is the text to translate"), (link, "is the text to translate"), (tmp_path, "not a file")):
+    own = "is the text to translate"
+    for place, said in ((text, own), (link, own), (tmp_path, "not a file")):
         code, shown, err = run("translate", trained, text, "--out", place, *options)
         assert (code, shown, said in err) == (2, "", True)
     assert text.read_text(encoding="utf-8") == "Ele lê.\nAção.\n"

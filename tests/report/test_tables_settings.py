@@ -75,7 +75,7 @@ def test_a_search_that_was_chosen_is_shown_as_it_acted(make_run: Any, tmp_path: 
     assert remark.startswith(
         "On multi30k de-en, runs were not decoded alike: how to search was chosen for each by itself"
     )
-    assert "(length_penalty 0.2 (chosen) or 1 (chosen), no_repeat_ngram_size 5 (chosen) or none)" in remark
+    assert "(length_penalty 0.2 or 1, no_repeat_ngram_size 5 or none)" in remark
     notes = {row[0].text: row[0].notes for row in table.rows}
     assert notes["wide"] == [], "what is chosen in the same way is no other setting"
     assert "length_penalty 0.6 against chosen" in notes["set"][0]

@@ -121,10 +121,12 @@ def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
         tuned = any(run.experiment.training.init_from is not None for run in here)
         names = dict.fromkeys(name for chosen in found for name in chosen)
         values = {name: {chosen.get(name) for chosen in found} for name in names}
-        if unlike := [f"{name[1]} {joined(values[name])}" for name in names if len(values[name]) > 1]:
+        unlike = [f"{name[1]} {joined(values[name])}" for name in names if len(values[name]) > 1]
+        if unlike:
+            where = f"on its validation set{' or that of the model it started from' * tuned}"
             sentences.append(
-                f"On {corpus}, runs were not decoded alike: how to search was chosen for each by itself, on its "
-                f"validation set{' or that of the model it started from' * tuned} ({', '.join(unlike)})."
+                f"On {corpus}, runs were not decoded alike: how to search was chosen for each by itself, {where} "
+                f"({', '.join(unlike).replace(' (chosen)', '')})."
             )
     return sentences
 
