@@ -174,8 +174,8 @@ def _curves(
         return None
     baseline = systems[part.baseline].label if part.baseline in systems else None
     caption += (
-        f"Mean over seeds by {by}, with a band of one standard deviation (n - 1); where fewer runs got that far, n says "
-        "how many."
+        f"Mean over seeds by {by}, with a band of one standard deviation (n - 1); where fewer runs got that far, n "
+        "says how many."
     )
     if len(part.groups) > FEW and len(panels) == 1:
         others = f", {baseline} in black" if baseline else ""
