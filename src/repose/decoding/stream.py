@@ -201,7 +201,7 @@ def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     for first in islice(lines, 1):
         if is_document(first):
             raise DataError(
-                "this is no text but a file of Word, Excel or another program: translate it with `repose "
+                "this is not text but a file of Word, Excel or another program: translate it with `repose "
                 "translate-file`, or save it as plain text in UTF-8"
             )
         if (order := order_of_utf_16(first)) or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
