@@ -458,7 +458,8 @@ def read_models(*_):
     if os.fork() == 0:
         os.kill(1, 15)
         os._exit(0)
-    time.sleep(600)
+    for _ in range(2000):  # one long sleep would go on if the signal came just before it
+        time.sleep(0.05)
 
 server.serve = read_models
 sys.argv[1:] = ["serve", "models"]
