@@ -909,7 +909,7 @@ def test_no_longer_training_is_advised_where_patience_ended_it(
 def test_other_norms_and_initial_values_are_advised_where_they_are_known_to_help(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, norm: Any, initialisation: Any, is_advised: bool
 ) -> None:
-    """docs/transformer-tiny.md, and docs/little-data-experiments.md, "A corpus of talks with 6,400 pairs"."""
+    """docs/transformer-tiny.md, "Initial values and the place of norms"."""
     monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": 1.0, "source_gain": 0.1})
     lab.go(
         lab.job(dataclasses.replace(lab.tiny, norm=norm, initialisation=initialisation), epochs=1, warmup_updates=2),
