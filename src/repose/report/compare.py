@@ -20,7 +20,7 @@ from repose.report.differences import (
     without_source,
 )
 from repose.report.figures import decoding_of
-from repose.report.pairs import Pair, Remarks, small_sets
+from repose.report.pairs import Pair, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
@@ -100,20 +100,20 @@ def compare(system: Runs, other: Runs, *, metric: Metric = "bleu", decoding: str
     names = sorted({*usual, GREEDY})
     if decoding is not None and decoding not in names:
         raise ConfigError(f"decoding is {decoding!r}: these runs can be compared by {' or '.join(names)}")
-    remarks = Remarks()
-    systems = systems_of(replace(found, runs=tuple(runs), baseline=None), runs[0].corpus, remarks, decoding)
-    if said := [*remarks.of_scores, *remarks.of_texts]:
+    alike = replace(found, runs=tuple(runs), baseline=None)
+    systems, unlike_scores, no_texts = systems_of(alike, runs[0].corpus, decoding)
+    if said := [*unlike_scores, *no_texts]:
         raise DataError(said[0].removesuffix("."))
     by_name = {one.group: one for one in systems}
     return _tested(Pair(*(by_name[name] for name in sides)), metric)
 
 
 def _tested(pair: Pair, metric: Metric) -> Comparison:
-    system, other = pair.system, pair.other
-    scores, others = (side.scores(metric) for side in (system, other))
-    resampled = (resample(side.statistics, metric) for side in (system, other))
+    system, other = pair
+    scores, others = (side.scores(metric) for side in pair)
+    resampled = (resample(side.statistics, metric) for side in pair)
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
-    runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in (system, other)]
+    runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in pair]
     notes = [confounded(system.runs, other.runs), *unlike_searches(runs), *mixed_code(runs)]
     notes += [*trained_on_their_test(runs), without_source(sides), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")

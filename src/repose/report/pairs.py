@@ -5,10 +5,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import chain, combinations
 from statistics import fmean
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
@@ -29,9 +29,9 @@ ALL_PAIRS_BELOW = 4
 """Number of systems on a corpus below which all pairs are tested."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ComparedSystem:
-    """A system's finished runs on a corpus that can be tested."""
+    """A system's finished runs on a corpus that can be tested; equal only to itself."""
 
     group: str
     corpus: str
@@ -63,8 +63,7 @@ Scores: TypeAlias = Callable[[ComparedSystem], Sequence[float]]
 """Function from a system to the scores of its seeds."""
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A system, and the system that it is tested against."""
 
     system: ComparedSystem
@@ -73,21 +72,11 @@ class Pair:
     @property
     def single(self) -> bool:
         """True if both have one seed."""
-        return len(self.system.runs) == len(self.other.runs) == 1
+        return all(len(side.runs) == 1 for side in self)
 
     def has_scores(self, metric: Metric) -> bool:
         """Return whether all runs of both have this score."""
-        return all(len(side.scores(metric)) == len(side.runs) for side in (self.system, self.other))
-
-
-@dataclass
-class Remarks:
-    """Sentences about what could not be tested, and why."""
-
-    of_scores: list[str] = field(default_factory=list)
-    """About runs whose scores cannot be compared with the others'."""
-    of_texts: list[str] = field(default_factory=list)
-    """About runs without translations that can be resampled."""
+        return all(len(side.scores(metric)) == len(side.runs) for side in self)
 
 
 def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> ReportRun | None:
@@ -176,14 +165,13 @@ def bootstrap_table(
     the caption, and are passed to `pair_table`.
     """
     number, form = _num_resamples(pairs), f"+.{digits}f"
-    systems = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
-    sampled = {key: resample(system, number) for key, system in systems.items()}
-    found = [testing.compare(sampled[id(pair.system)], sampled[id(pair.other)]) for pair in pairs]
+    sampled = {system: resample(system, number) for system in dict.fromkeys(chain.from_iterable(pairs))}
+    found = [testing.compare(sampled[system], sampled[other]) for system, other in pairs]
     corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(pairs, scores)
     rows = [
         [
             *name_cells(pair),
-            *(number_cell(len(side.runs), "d") for side in (pair.system, pair.other)),
+            *(number_cell(len(side.runs), "d") for side in pair),
             number_cell(one.value, form, notes=notes(pair)),
             *(number_cell(value, form) for value in (one.low, one.high)),
             p_cell(one.p),
@@ -245,7 +233,7 @@ class OfSeeds:
 
 def of_seeds(pairs: Sequence[Pair], scores: Scores) -> list[OfSeeds | None]:
     """Return Welch's test of each pair, with p corrected over all pairs (Holm); None if seeds give no interval."""
-    found = [testing.welch(scores(pair.system), scores(pair.other)) for pair in pairs]
+    found = [testing.welch(*map(scores, pair)) for pair in pairs]
     corrected = iter(testing.holm([one.p for one in found if one is not None]))
     return [None if one is None else OfSeeds(one, next(corrected)) for one in found]
 
@@ -278,7 +266,7 @@ def name_cells(pair: Pair) -> list[Cell]:
     """Return the cells with corpus, system and the one tested against; notes say if they were trained differently, or
     hardly read their source."""
     unlike = confounded(pair.system.runs, pair.other.runs)
-    deaf, base = (without_source([(side.group, side.runs)]) for side in (pair.system, pair.other))
+    deaf, base = (without_source([(side.group, side.runs)]) for side in pair)
     notes, notes_of_base = ([note for note in found if note] for found in ((unlike, deaf), (base,)))
     return [Cell(pair.system.corpus), Cell(pair.system.group, notes=notes), Cell(pair.other.group, notes=notes_of_base)]
 

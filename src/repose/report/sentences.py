@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
-from repose.report.pairs import ComparedSystem, Remarks
+from repose.report.pairs import ComparedSystem
 from repose.report.run_set import RunSet
 from repose.report.significance import systems_of
 from repose.report.translations import hypotheses_of, texts_of
@@ -98,8 +98,8 @@ def side_by_side(runs: RunSet) -> tuple[SentenceComparison, ...]:
     runs = runs.translations
     found = []
     for corpus in runs.corpora:
-        counted = [system.counted for system in systems_of(runs, corpus, Remarks()) if system.statistics]
-        pair = _pair(counted, runs.baseline)
+        systems, _, _ = systems_of(runs, corpus)
+        pair = _pair([system.counted for system in systems if system.statistics], runs.baseline)
         name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slugs(runs.corpora)[corpus]}"
         if pair is not None:
             found.append(_compared(pair, name))

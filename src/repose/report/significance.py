@@ -5,6 +5,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import Literal
 
@@ -17,7 +18,6 @@ from repose.report.figures import SCORES, decoding_of, kind_of_score, score
 from repose.report.pairs import (
     ComparedSystem,
     Pair,
-    Remarks,
     bootstrap_table,
     check_comparable,
     check_number,
@@ -48,9 +48,12 @@ _NEITHER = (
 )
 
 
-def systems_of(runs: RunSet, corpus: str, remarks: Remarks, decoding: str | None = None) -> list[ComparedSystem]:
-    """Return the systems that can be tested on a corpus; sentences about everything else go to `remarks`. `decoding`:
-    compare by this decoding instead of each run's own."""
+def systems_of(
+    runs: RunSet, corpus: str, decoding: str | None = None
+) -> tuple[list[ComparedSystem], list[str], list[str]]:
+    """Return the systems that can be tested on a corpus, sentences about runs whose scores cannot be compared with the
+    others', and sentences about runs without translations that can be resampled. `decoding`: compare by this decoding
+    instead of each run's own."""
     usual = usual_run(runs, corpus, lambda run: _way(run, decoding))
     found: list[tuple[ReportRun, SentenceStatistics | None]] = []
     unlike: dict[str, list[str]] = {}
@@ -69,12 +72,11 @@ def systems_of(runs: RunSet, corpus: str, remarks: Remarks, decoding: str | None
             unlike.setdefault(f"its references are not those of {likeness[0].name}", []).append(run.name)
         else:
             kept.setdefault(run.group, []).append((run, counts))
-    remarks.of_scores += left_out(unlike)
-    remarks.of_texts += left_out(uncounted)
-    return [
+    systems = [
         ComparedSystem(group, corpus, tuple(run for run, _ in pairs), tuple(counts for _, counts in pairs), decoding)
         for group, pairs in kept.items()
     ]
+    return systems, left_out(unlike), left_out(uncounted)
 
 
 def _counts(run: ReportRun, decoding: str | None, reasons: dict[str, list[str]]) -> SentenceStatistics | None:
@@ -142,24 +144,24 @@ def significance_tables(runs: RunSet) -> tuple[Table, ...]:
     runs = runs.translations
     if len(runs.groups) < 2:
         return others
-    remarks = Remarks()
-    pairs: list[Pair] = []
-    counted: list[Pair] = []
+    of_scores, of_texts = list[str](), list[str]()
+    pairs, counted = list[Pair](), list[Pair]()
     for corpus in runs.corpora:
-        systems = systems_of(runs, corpus, remarks)
-        pairs += pairs_of(systems, runs, remarks.of_scores)
-        counted += pairs_of([one.counted for one in systems if one.statistics], runs, remarks.of_texts)
+        systems, unlike_scores, no_texts = systems_of(runs, corpus)
+        of_scores += unlike_scores
+        of_texts += no_texts
+        pairs += pairs_of(systems, runs, of_scores)
+        counted += pairs_of([one.counted for one in systems if one.statistics], runs, of_texts)
     greedy, without = _by_greedy(pairs)
-    both = (pair for pair in greedy if pair.system.statistics and pair.other.statistics)
-    by_text = [Pair(pair.system.counted, pair.other.counted) for pair in both]
+    by_text = [Pair(a.counted, b.counted) for a, b in greedy if a.statistics and b.statistics]
     sizes = {pair.system.corpus: len(pair.system.statistics[0]) for pair in (*by_text, *counted)}
     over_seeds = any(of_seeds(greedy, lambda system: system.scores("bleu")))
-    said = [*remarks.of_scores, *remarks.of_texts, *([] if by_text or over_seeds else without)]
+    said = [*of_scores, *of_texts, *([] if by_text or over_seeds else without)]
     few = small_sets(sizes, "sentences")
     said = list(dict.fromkeys([*said, *few]))
     tables = [_over_sentences(counted, "bleu", said)]
     if pairs:
-        tables.append(_over_seeds(pairs, remarks.of_scores))
+        tables.append(_over_seeds(pairs, of_scores))
     if by_chrf := [pair for pair in counted if pair.has_scores("chrf")]:
         tables.append(_over_sentences(by_chrf, "chrf", few))
     if any(of_seeds(by_chrf, lambda system: system.scores("chrf"))):
@@ -178,14 +180,12 @@ def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
     """Return the same pairs by greedy translations, if both systems have some, and sentences about the runs left out.
     Both are empty if no system has greedy translations besides a beam's."""
     reasons: dict[str, list[str]] = {}
-    every = {id(one): one for pair in pairs for one in (pair.system, pair.other)}
-    systems = {key: _greedy(one, reasons) for key, one in every.items()}
-    if not any(systems.values()):
+    by_greedy = {system: _greedy(system, reasons) for system in dict.fromkeys(chain.from_iterable(pairs))}
+    if not any(by_greedy.values()):
         return [], []
-    both = [(systems[id(pair.system)], systems[id(pair.other)]) for pair in pairs]
-    return [Pair(a, b) for a, b in both if a is not None and b is not None], left_out(
-        reasons, " of greedy translations"
-    )
+    both = [(by_greedy[system], by_greedy[other]) for system, other in pairs]
+    found = [Pair(system, other) for system, other in both if system is not None and other is not None]
+    return found, left_out(reasons, " of greedy translations")
 
 
 def _greedy(system: ComparedSystem, reasons: dict[str, list[str]]) -> ComparedSystem | None:
@@ -246,7 +246,7 @@ def _over_seeds(pairs: Sequence[Pair], remarks: Sequence[str], metric: Metric = 
 
 def _randomized(pairs: Sequence[Pair]) -> Table:
     """Return the table of approximate randomization, for pairs of single runs."""
-    found = [testing.approximate_randomization(pair.system.statistics[0], pair.other.statistics[0]) for pair in pairs]
+    found = [testing.approximate_randomization(a.statistics[0], b.statistics[0]) for a, b in pairs]
     rows = [
         [
             *name_cells(pair),
@@ -268,9 +268,7 @@ def notes_of(pair: Pair) -> list[str]:
 
 def neither_translates(pair: Pair) -> bool:
     """Return whether a pair's scores are too low for their difference to mean anything."""
-    return all(
-        is_dead(fmean(side.scores("bleu")), fmean(side.scores("chrf") or [0.0])) for side in (pair.system, pair.other)
-    )
+    return all(is_dead(fmean(side.scores("bleu")), fmean(side.scores("chrf") or [0.0])) for side in pair)
 
 
 def is_dead(bleu: float, chrf: float = 0.0) -> bool:
