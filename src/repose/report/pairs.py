@@ -3,12 +3,11 @@
 `repose.evaluation.significance` and docs/significance.md explain the tests.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
@@ -27,6 +26,7 @@ FEWEST_UNITS = 10
 """Sentences or documents below which nothing is resampled: with a single one, every difference would look certain."""
 ALL_PAIRS_BELOW = 4
 """Number of systems on a corpus below which all pairs are tested."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,8 @@ class Pair(NamedTuple):
 def usual_run(runs: RunSet, corpus: str, way: Callable[[ReportRun], object]) -> ReportRun | None:
     """Return a run that is measured in the most frequent way: among the baseline's comparable runs, or among all if it
     has none. `way` returns how a run is measured."""
-    found: list[tuple[ReportRun, object]] = []
-    for run in (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable):
-        with suppress(ReposeError):
-            found.append((run, way(run)))
-    usual = usual_of(found, runs.baseline)
+    comparable = (run for run in runs.runs if run.done and run.corpus == corpus and run.comparable)
+    usual = usual_of(tried(comparable, way, {}), runs.baseline)
     return None if usual is None else usual[0]
 
 
@@ -97,6 +94,20 @@ def usual_of(found: Sequence[tuple[ReportRun, object]], baseline: str | None) ->
     return found[ways.index(max(ways, key=ways.count))] if ways else None
 
 
+def tried(
+    runs: Iterable[ReportRun], of: Callable[[ReportRun], _T], reasons: dict[str, list[str]]
+) -> list[tuple[ReportRun, _T]]:
+    """Return each run with what `of` returns for it. The names of runs for which it raises ReposeError are added to
+    `reasons`, by message."""
+    found = []
+    for run in runs:
+        try:
+            found.append((run, of(run)))
+        except ReposeError as error:
+            reasons.setdefault(str(error), []).append(run.name)
+    return found
+
+
 def check_comparable(run: ReportRun) -> None:
     """Raise DataError for a run whose scores mean nothing."""
     if run.looks_ahead:
@@ -105,9 +116,9 @@ def check_comparable(run: ReportRun) -> None:
         raise DataError(f"it failed the audit ({', '.join(run.failed_checks)})")
 
 
-def left_out(reasons: dict[str, list[str]], of: str = "") -> list[str]:
-    """Return sentences, by reason, about runs left out of the tests, or only of the tests `of` something."""
-    return [f"Left out of the tests{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
+def left_out(reasons: dict[str, list[str]], of: str = " of the tests") -> list[str]:
+    """Return sentences, by reason, about runs left out `of` something."""
+    return [f"Left out{of}: {some(names)}; {reason}." for reason, names in reasons.items()]
 
 
 def check_number(number: int, units: str) -> None:
@@ -164,7 +175,7 @@ def bootstrap_table(
     nothing, if it does; such a pair is not marked as significant, and nothing is said about its seeds. `words` fill in
     the caption, and are passed to `pair_table`.
     """
-    number, form = _num_resamples(pairs), f"+.{digits}f"
+    number, form = max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs)), f"+.{digits}f"
     sampled = {system: resample(system, number) for system in dict.fromkeys(chain.from_iterable(pairs))}
     found = [testing.compare(sampled[system], sampled[other]) for system, other in pairs]
     corrected, by_seeds = testing.holm([one.p for one in found]), of_seeds(pairs, scores)
@@ -293,8 +304,3 @@ def agree_cell(found: OfSeeds | None, value: float, notes: Sequence[str] = ()) -
     if found is None or notes:
         return Cell(NONE, notes=notes)
     return Cell("yes" if found.p <= testing.LEVEL and found.interval.value * value > 0 else "no")
-
-
-def _num_resamples(pairs: Sequence[Pair]) -> int:
-    """Return the number of resamples for a table of these pairs."""
-    return max(testing.NUM_RESAMPLES, _RESAMPLES_PER_TEST * len(pairs))

@@ -32,6 +32,7 @@ from repose.report.pairs import (
     seeds_table,
     small_of,
     small_sets,
+    tried,
     usual_of,
     usual_run,
 )
@@ -55,16 +56,11 @@ def systems_of(
     others', and sentences about runs without translations that can be resampled. `decoding`: compare by this decoding
     instead of each run's own."""
     usual = usual_run(runs, corpus, lambda run: _way(run, decoding))
-    found: list[tuple[ReportRun, SentenceStatistics | None]] = []
     unlike: dict[str, list[str]] = {}
     uncounted: dict[str, list[str]] = {}
-    for run in (run for group in runs.groups for run in runs.done(group, corpus)):
-        try:
-            _check_scores(run, usual, decoding)
-        except ReposeError as error:
-            unlike.setdefault(str(error), []).append(run.name)
-            continue
-        found.append((run, _counts(run, decoding, uncounted)))
+    done = (run for group in runs.groups for run in runs.done(group, corpus))
+    comparable = [run for run, _ in tried(done, lambda run: _check_scores(run, usual, decoding), unlike)]
+    found = [(run, _counts(run, decoding, uncounted)) for run in comparable]
     likeness = usual_of([(run, _references(counts)) for run, counts in found if counts is not None], runs.baseline)
     kept: dict[str, list[tuple[ReportRun, SentenceStatistics | None]]] = {}
     for run, counts in found:
@@ -185,7 +181,7 @@ def _by_greedy(pairs: Sequence[Pair]) -> tuple[list[Pair], list[str]]:
         return [], []
     both = [(by_greedy[system], by_greedy[other]) for system, other in pairs]
     found = [Pair(system, other) for system, other in both if system is not None and other is not None]
-    return found, left_out(reasons, " of greedy translations")
+    return found, left_out(reasons, " of the tests of greedy translations")
 
 
 def _greedy(system: ComparedSystem, reasons: dict[str, list[str]]) -> ComparedSystem | None:

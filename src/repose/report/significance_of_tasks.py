@@ -21,6 +21,7 @@ from repose.report.pairs import (
     seeds_table,
     small_of,
     small_sets,
+    tried,
     usual_of,
     usual_run,
 )
@@ -117,15 +118,8 @@ def _sums_of(
     systems: Sequence[ComparedSystem], part: RunSet, figure: TaskFigure, missing: dict[str, list[str]]
 ) -> _Sums:
     """Return the sums of runs that have them, for the units of most runs; `missing` gets the others, by reason."""
-    found: list[tuple[ReportRun, RatioStatistics]] = []
-    for run in (run for system in systems for run in system.runs):
-        try:
-            statistics = _statistics(run, figure)
-            check_number(len(statistics), statistics.units)
-        except DataError as error:
-            missing.setdefault(str(error), []).append(run.name)
-        else:
-            found.append((run, statistics))
+    runs = (run for system in systems for run in system.runs)
+    found = tried(runs, lambda run: _statistics(run, figure), missing)
     likeness = usual_of([(run, statistics.sizes.tobytes()) for run, statistics in found], part.baseline)
     counts = _Sums()
     for run, statistics in found:
@@ -143,12 +137,13 @@ def _with_sums(systems: Sequence[ComparedSystem], counts: _Sums) -> list[Compare
 
 
 def _statistics(run: ReportRun, figure: TaskFigure) -> RatioStatistics:
-    """Return the sums behind a run's figure. Raises DataError if they are missing or from another evaluation."""
+    """Return the sums behind a run's figure. Raises DataError if they are absent, too few, or of another evaluation."""
     found = read_ratio(RunFolder(run.folder).statistics_file(run.split))
     recorded = task_figure(run, figure.name)
     is_same = recorded is not None and abs(found.value - recorded) <= _SAME * max(1.0, abs(recorded))
     if found.figure != figure.name or not is_same:
         raise DataError(f"statistics.{run.split}.npz does not give its {figure.called}: evaluate the run again")
+    check_number(len(found), found.units)
     return found
 
 
@@ -158,32 +153,26 @@ def _systems_of_task(part: RunSet, corpus: str, figure: TaskFigure, remarks: lis
     def way(run: ReportRun) -> tuple[object, str]:
         return scored_on(run), run.config.digests.get("tgt", "") if "token" in figure.unit else ""
 
-    usual, systems, unlike = usual_run(part, corpus, way), list[ComparedSystem](), dict[str, list[str]]()
-    for group in part.groups:
-        kept = []
-        for run in part.done(group, corpus):
-            try:
-                check_comparable(run)
-                value = task_figure(run, figure.name)
-                if value is None:
-                    raise DataError(f"it has no {figure.called}")
-                if not math.isfinite(value):
-                    raise DataError(f"its {figure.called} is {value}")
-                assert usual is not None, "one that may be compared"
-                if run.split != usual.split:
-                    raise DataError(f"it was measured on the {run.split} set, {usual.name} on the {usual.split} set")
-                if scored_on(run) != scored_on(usual):
-                    raise DataError(f"its {run.split} set is not that of {usual.name}")
-                if way(run) != way(usual):
-                    raise DataError(f"its tokens are not those of {usual.name}")
-            except DataError as error:
-                unlike.setdefault(str(error), []).append(run.name)
-            else:
-                kept.append(run)
-        if kept:
-            systems.append(ComparedSystem(group, corpus, tuple(kept)))
+    usual, unlike = usual_run(part, corpus, way), dict[str, list[str]]()
+
+    def check(run: ReportRun) -> None:
+        check_comparable(run)
+        value = task_figure(run, figure.name)
+        if value is None:
+            raise DataError(f"it has no {figure.called}")
+        if not math.isfinite(value):
+            raise DataError(f"its {figure.called} is {value}")
+        assert usual is not None, "one that may be compared"
+        if run.split != usual.split:
+            raise DataError(f"it was measured on the {run.split} set, {usual.name} on the {usual.split} set")
+        if scored_on(run) != scored_on(usual):
+            raise DataError(f"its {run.split} set is not that of {usual.name}")
+        if way(run) != way(usual):
+            raise DataError(f"its tokens are not those of {usual.name}")
+
+    kept = {group: tried(part.done(group, corpus), check, unlike) for group in part.groups}
     remarks += left_out(unlike)
-    return systems
+    return [ComparedSystem(group, corpus, tuple(run for run, _ in found)) for group, found in kept.items() if found]
 
 
 def _figures(system: ComparedSystem, name: str) -> list[float]:

@@ -13,7 +13,8 @@ import numpy as np
 from repose.evaluation.by_length import SMALL, Bucket, by_length, edges_with, scores_by_length
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
-from repose.report.content import Cell, Column, Table, slugs, some
+from repose.report.content import Cell, Column, Table, slugs
+from repose.report.pairs import left_out, tried
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import UNLIKE, Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
 from repose.report.tables_scores import beam_name
@@ -152,14 +153,9 @@ def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
 
 def _lengths(runs: RunSet, corpus: str) -> tuple[list[tuple[ReportRun, SourceLengths]], list[str]]:
     """Return the finished runs with the lengths of their sources, and sentences about runs without."""
-    found: list[tuple[ReportRun, SourceLengths]] = []
     missing: dict[str, list[str]] = {}
-    for run in (run for group in runs.groups for run in runs.done(group, corpus)):
-        try:
-            found.append((run, lengths_of(run)))
-        except ReposeError as error:
-            missing.setdefault(str(error), []).append(run.name)
-    return found, [f"Left out: {some(names)}; {reason}." for reason, names in missing.items()]
+    found = tried((run for group in runs.groups for run in runs.done(group, corpus)), lengths_of, missing)
+    return found, left_out(missing, of="")
 
 
 def _longest_trained(beyond: Sequence[int], limits: Sequence[int]) -> str:
