@@ -6,10 +6,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, slugs
+from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, listed, slugs
 from repose.report.pairs import ComparedSystem
 from repose.report.run_set import RunSet
 from repose.report.significance import systems_of
+from repose.report.tables import captioned
 from repose.report.translations import hypotheses_of, texts_of
 from repose.system.errors import ReposeError
 
@@ -44,16 +45,9 @@ def chosen_sentences(runs: RunSet) -> tuple[Table, ...]:
             for who, text in texts
             if line <= number
         ]
-        tables.append(
-            Table(
-                id=f"chosen-sentences-{slugs(runs.corpora)[corpus]}",
-                title=f"Sentences of {corpus}",
-                columns=(Column("line"), Column("whose", numeric=False), Column("text", numeric=False)),
-                rows=rows,
-                caption="Lines of the test set that the grid names; translations of each system's first seed.",
-                remarks=remarks,
-            )
-        )
+        columns = (Column("line"), Column("whose", numeric=False), Column("text", numeric=False))
+        name = f"chosen-sentences-{slugs(runs.corpora)[corpus]}"
+        tables.append(captioned(name, columns, rows, like="chosen-sentences", remarks=remarks, corpus=corpus))
     return tuple(tables)
 
 
@@ -77,9 +71,8 @@ def samples(runs: RunSet) -> tuple[Table, ...]:
             if texts
         ]
         columns = (Column("line"), *(Column(name, numeric=False) for name in ("source", "reference", "translation")))
-        caption = "From all over the test set, whatever their scores."
         name = f"samples-{slugs(runs.corpora)[corpus]}"
-        tables.append(Table(id=name, title=f"Translations of {corpus}", columns=columns, rows=rows, caption=caption))
+        tables.append(captioned(name, columns, rows, like="samples", corpus=corpus))
     return tuple(tables)
 
 
@@ -115,7 +108,7 @@ def _pair(systems: Sequence[ComparedSystem], baseline: str | None) -> tuple[Comp
 
 
 def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str) -> SentenceComparison:
-    corpus = pair[0].runs[0].experiment.corpus
+    corpus, groups = pair[0].runs[0].experiment.corpus, (pair[0].group, pair[1].group)
     seeds = [np.array([one.sentence_chrf() for one in system.statistics]) for system in pair]
     try:
         sources, references = texts_of(pair[0].runs[0])
@@ -139,10 +132,10 @@ def _compared(pair: tuple[ComparedSystem, ComparedSystem], name: str) -> Sentenc
             )
             for i in _most_different(gains, list(zip(sources, references, strict=True)))
         )
-        caption = _caption(pair) if sentences else f"chrF does not distinguish {_names(pair)} on any sentence."
+        caption = _caption(pair) if sentences else f"chrF does not distinguish {listed(groups)} on any sentence."
     return SentenceComparison(
         id=name,
-        systems=(pair[0].group, pair[1].group),
+        systems=groups,
         src_lang=corpus.src_lang,
         tgt_lang=corpus.tgt_lang,
         sentences=sentences,
@@ -164,10 +157,6 @@ def _most_different(gains: NDArray[np.float64], texts: Sequence[tuple[str, str]]
                 chosen.append(i)
                 taken += 1
     return chosen
-
-
-def _names(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
-    return " and ".join(system.group for system in pair)
 
 
 def _caption(pair: tuple[ComparedSystem, ComparedSystem]) -> str:
