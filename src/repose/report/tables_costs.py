@@ -8,7 +8,7 @@ from repose.report import figures, tables
 from repose.report.content import Cell, Column, Table
 from repose.report.figures import number_of
 from repose.report.run_set import ReportRun, RunSet
-from repose.report.tables_scores import beam_name
+from repose.report.tables_scores import shown_decodings
 from repose.system.terminal import counted
 
 _COMPLETED = " Only completed epochs count: 0 where training ended within the first."
@@ -55,7 +55,7 @@ def runs_table(runs: RunSet) -> Table:
     """Return the table of all single runs, with their ids and main figures."""
     decodings: dict[str, str | None] = {}
     if runs.translations.runs:
-        decodings = {"BLEU greedy": "greedy", f"BLEU {beam_name(runs.runs)}": None}
+        decodings = {f"BLEU {name}": decoding for name, decoding in shown_decodings(runs.runs).items()}
     lines = []
     for run in runs.runs:
         failed = [f"Failed the audit: {', '.join(run.failed_checks)}."] if run.failed_checks else []

@@ -42,6 +42,11 @@ def beam_name(runs: Sequence[ReportRun]) -> str:
     return f"beam {names.pop().removeprefix('beam')}" if len(names) == 1 else "beam"
 
 
+def shown_decodings(runs: Sequence[ReportRun]) -> dict[str, str | None]:
+    """Return the decodings to show, by name, as `figures.score` takes them: greedy search and the runs' beam."""
+    return {GREEDY: GREEDY, beam_name(runs): None}
+
+
 def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
     """Return the decoding by which runs are compared, as `figures.score` takes it, and its name: their beam, or greedy
     search if not all have a beam."""
@@ -52,14 +57,13 @@ def judged_decoding(runs: Sequence[ReportRun]) -> tuple[str | None, str]:
 def translation_score(name: str, decoding: str | None, metric: str) -> Figure:
     """Return the figure for a score of translations from START; its kind says how and on which set it was measured.
     `decoding` None: with a beam."""
-
-    def of(run: ReportRun) -> float | None:
-        return figures.score(run, decoding, metric)
-
-    def kind(run: ReportRun) -> object:
-        return figures.kind_of_score(run, decoding, metric)
-
-    return quality(name, of, kind, metric=metric, decoding=decoding)
+    return quality(
+        name,
+        lambda run: figures.score(run, decoding, metric),
+        lambda run: figures.kind_of_score(run, decoding, metric),
+        metric=metric,
+        decoding=decoding,
+    )
 
 
 def scores_table(runs: RunSet) -> Table:
@@ -70,7 +74,7 @@ def scores_table(runs: RunSet) -> Table:
     scores = [
         translation_score(f"{label} {way}", decoding, metric)
         for metric, label in figures.SCORES.items()
-        for way, decoding in (("greedy", "greedy"), (beam_name(done), None))
+        for way, decoding in shown_decodings(done).items()
     ]
     train_loss = Figure("train loss", figures.train_loss, unit=figures.TARGET_NATS, digits=3)
     shown = [
@@ -94,7 +98,7 @@ def scores_table(runs: RunSet) -> Table:
     signatures = [
         f"{label} {text}"
         for metric, label in figures.SCORES.items()
-        for text in dict.fromkeys(figures.signature(run, "greedy", metric) for run in done)
+        for text in dict.fromkeys(figures.signature(run, GREEDY, metric) for run in done)
         if text
     ]
     return figure_table(
@@ -161,7 +165,7 @@ def variants_table(runs: RunSet) -> Table | None:
     shown = [
         translation_score(f"{_variant(name)}, {label}", decoding, name)
         for name in names
-        for decoding, label in (("greedy", "greedy"), (None, beam_name(done)))
+        for label, decoding in shown_decodings(done).items()
     ]
     return figure_table(rows, shown, "score-variants")
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from repose.evaluation.by_length import SMALL, Bucket, by_length, edges_with, scores_by_length
+from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
 from repose.report.content import Cell, Column, Table, slugs
 from repose.report.pairs import left_out, tried
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import UNLIKE, Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
-from repose.report.tables_scores import beam_name
+from repose.report.tables_scores import shown_decodings
 from repose.report.translations import lengths_of, statistics_of
 from repose.system.errors import DataError, ReposeError
 from repose.tasks.inflation import inflated
@@ -30,30 +31,20 @@ _NOT_FAIR = "Its decoder looks ahead, or it failed the audit: never marked as th
 
 def endings_table(runs: RunSet) -> Table | None:
     """Return the table of translations that are too short, did not end, or loop; None for old runs without counts."""
-    rows = [row for row in rows_of(runs.translations) if any(_counts(run, "greedy") for run in row.runs)]
+    rows = [row for row in rows_of(runs.translations) if any(_counts(run, GREEDY) for run in row.runs)]
     if not rows:
         return None
-    width = beam_name([run for row in rows for run in row.runs])
-    ways = (("greedy", "greedy"), (None, width))
+    ways = shown_decodings([run for row in rows for run in row.runs]).items()
     shown = [
-        *(
-            Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, free_running=True, kind=_kind(way))
-            for way, label in ways
-        ),
-        *(
-            Figure(
-                f"{name}, {label}",
-                _share(key, way),
-                unit="%",
-                digits=1,
-                better="lower",
-                free_running=True,
-                kind=_kind(way),
-            )
-            for name, key in (("did not end", "unfinished"), ("loop", "looping"))
-            for way, label in ways
-        ),
+        Figure(f"brevity penalty, {label}", _brevity_penalty(way), digits=3, free_running=True, kind=_kind(way))
+        for label, way in ways
     ]
+    for name, key in (("did not end", "unfinished"), ("loop", "looping")):
+        for label, way in ways:
+            of, kind = _share(key, way), _kind(way)
+            shown.append(
+                Figure(f"{name}, {label}", of, unit="%", digits=1, better="lower", free_running=True, kind=kind)
+            )
     return figure_table(rows, shown, "endings")
 
 
