@@ -179,7 +179,7 @@ def _epochs_losses_seconds(runs: Sequence[ReportRun]) -> list[Cell]:
     epochs = _over(runs, lambda run: float(figures.epochs(run)))
     if epochs is not None and not epochs.deviation:
         epochs = replace(epochs, deviation=None)
-    found = [(epochs, 0), *((_over(runs, of), 2) for of in _LOSSES_AT_END.values())]
+    found = [(epochs, 0), *((_over(runs, of), 2) for of in map(_loss_at_end, _LOSSES))]
     found.append((_over(runs, figures.seconds_per_epoch), 1))
     return [spread_cell(value, digits, notes=notes if value else ()) for value, digits in found]
 
@@ -214,11 +214,9 @@ def _losses(run: ReportRun, metric: str) -> Mapping[int, float]:
     return {r["epoch"]: float(r[name]) for r in run.of_kind(kind) if isinstance(r.get(name), int | float)}
 
 
-_LOSSES_AT_END: dict[str, Of] = {
-    "train_loss": lambda run: _losses(run, "train_loss").get(figures.epochs(run)),
-    "validation_loss": lambda run: _losses(run, "validation_loss").get(figures.epochs(run)),
-}
-"""The losses after the last epoch, as means of batch means."""
+def _loss_at_end(metric: str) -> Of:
+    """Return the function from a run to a loss after its last epoch, as a mean of batch means."""
+    return lambda run: _losses(run, metric).get(figures.epochs(run))
 
 
 def _curves_tables(comparison: BesidePapers, entries: Sequence[Curve]) -> list[Table | None]:
@@ -279,7 +277,7 @@ def _numbers_here(comparison: BesidePapers, entries: Sequence[Scalar]) -> dict[s
     known: dict[str, tuple[Of, int]] = {
         "parameters": (figures.parameters, 0),
         "seconds_per_epoch": (figures.seconds_per_epoch, 2),
-        **{name: (of, 2) for name, of in _LOSSES_AT_END.items()},
+        **{metric: (_loss_at_end(metric), 2) for metric in _LOSSES},
     }
     found: dict[str, tuple[str, Cell]] = {}
     for entry in entries:
@@ -290,8 +288,9 @@ def _numbers_here(comparison: BesidePapers, entries: Sequence[Scalar]) -> dict[s
             value = _over(runs, of)
             if entry.metric == "parameters" and value is not None:
                 value = replace(value, deviation=None)
-            notes = [] if runs[0].comparable else [_LOOKS_AHEAD]
-            notes = [*_model_differences(comparison, runs), *notes] if entry.metric in _LOSSES_AT_END else []
+            notes: list[str] = []
+            if entry.metric in _LOSSES:
+                notes = [*_model_differences(comparison, runs), *([] if runs[0].comparable else [_LOOKS_AHEAD])]
             found[entry.id] = (groups[0], spread_cell(value, digits, notes=notes))
     return found
 
