@@ -115,13 +115,17 @@ def _corpus_names(firsts: Sequence[ReportRun]) -> list[str]:
     alike = {i: [corpora[j] for j, name in enumerate(names) if name == names[i]] for i in _shared(names)}
     for i, others in alike.items():
         names[i] = ", ".join([names[i], *_corpus_differences(corpora[i], others, firsts[i].split)])
-    shared = _shared(names)
-    return [f"{name} ({names[: i + 1].count(name)})" if i in shared else name for i, name in enumerate(names)]
+    return _numbered(names)
 
 
 def _shared(names: Sequence[str]) -> list[int]:
     """Return the positions of names that occur more than once."""
     return [i for i, name in enumerate(names) if names.count(name) > 1]
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number after those that occur more than once."""
+    return [f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)]
 
 
 def _corpus_differences(corpus: CorpusConfig, others: Sequence[CorpusConfig], split: str) -> list[str]:
@@ -177,7 +181,7 @@ def _apart(names: Sequence[str], places: Sequence[Path]) -> list[str]:
     for i in _shared(names):
         alike = [place for name, place in zip(names, places, strict=True) if name == names[i]]
         found[i] = f"{_known(places[i], alike)}/{names[i]}"
-    return [f"{name} ({found[: i + 1].count(name)})" if found.count(name) > 1 else name for i, name in enumerate(found)]
+    return _numbered(found)
 
 
 def _known(place: Path, places: Iterable[Path]) -> str:
@@ -240,15 +244,14 @@ def systems_apart(runs: Sequence[ReportRun]) -> list[ReportRun]:
     for run in runs:
         places.setdefault((run.group, run.corpus), {}).setdefault(_settings(run), run.place)
     unlike = {group for (group, _), found in places.items() if len(set(found.values())) > 1}
-    every = {
-        group: [p for (name, _), found in places.items() if name == group for p in found.values()] for group in unlike
-    }
-    return [
-        replace(run, group=f"{_known(places[run.group, run.corpus][_settings(run)], every[run.group])}/{run.group}")
-        if run.group in unlike
-        else run
-        for run in runs
-    ]
+
+    def apart(run: ReportRun) -> ReportRun:
+        if run.group not in unlike:
+            return run
+        every = [place for (group, _), found in places.items() if group == run.group for place in found.values()]
+        return replace(run, group=f"{_known(places[run.group, run.corpus][_settings(run)], every)}/{run.group}")
+
+    return list(map(apart, runs))
 
 
 def _written_alike(runs: Sequence[ReportRun]) -> list[ReportRun]:
