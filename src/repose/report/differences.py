@@ -73,8 +73,7 @@ def _other_pairs(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> list
     """Return phrases on how the training data of two systems differs."""
     parts = []
     for name, what in (("also", "further corpora"), ("synthetic", "synthetic pairs")):
-        mine: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in runs}
-        theirs: set[Hashable] = {bool(getattr(run.experiment.corpus, name)) for run in others}
+        mine, theirs = ({bool(getattr(run.experiment.corpus, name)) for run in side} for side in (runs, others))
         if mine != theirs:
             parts.append(f"{what} {joined(mine)} against {joined(theirs)}")
     if not parts and any(_read_others(one, other) for one in runs for other in others):

@@ -80,10 +80,8 @@ def _widest(table: Table) -> list[int]:
 def _share(table: Table) -> float:
     """Return the share of the line for each column of sentences: an equal part of what the other columns leave."""
     breaking = _breaking(table)
-    heads = (len(column.name) for column in table.columns)
-    taken = sum(
-        max(pair) for pair, breaks in zip(zip(_widest(table), heads, strict=True), breaking, strict=True) if not breaks
-    )
+    columns = zip(table.columns, _widest(table), breaking, strict=True)
+    taken = sum(max(width, len(column.name)) for column, width, breaks in columns if not breaks)
     left = 1 - (taken + _SPACE * len(breaking)) / _LINE
     return max(left, _LEAST) / max(1, sum(breaking))
 

@@ -93,8 +93,7 @@ def _percent(share: Point | None) -> list[str]:
 
 def _unlike(parts: Sequence[Sequence[ReportRun]]) -> list[str]:
     """Return sentences about systems whose settings, architecture aside, differ from those of the plain one."""
-    found = [confounded(part, parts[0]) for part in parts[1:]]
-    return [f"{part[0].group}: {text}" for part, text in zip(parts[1:], found, strict=True) if text]
+    return [f"{part[0].group}: {text}" for part in parts[1:] if (text := confounded(part, parts[0]))]
 
 
 def _gain_is_clear(of_runs: Sequence[tuple[_Losses, _Losses]], means: Sequence[Sequence[Point]], x: float) -> bool:

@@ -163,7 +163,8 @@ def _values(found: Sequence[tuple[str, Hashable]]) -> str:
     )
 
 
-def joined(values: set[Hashable]) -> str:
+def joined(values: Iterable[Hashable]) -> str:
+    """Return the values of a setting as in a sentence: "0.1 or none"."""
     return " or ".join(sorted(_shown(value) for value in values))
 
 
