@@ -113,7 +113,7 @@ def check_corpus(
         if train is not None and split in _NAMED:
             found += _in_other_scripts(train, seen)
         if valid is not None and split == "test":
-            found += _validated_on(valid, seen)
+            found += _in_two_sets(Kind.VALIDATED_ON, np.isin(_pair_keys(seen), _pair_keys(valid)), seen)
         named = languages if split in _NAMED else (UNKNOWN, UNKNOWN)
         if identify is not None:
             is_unnamed = split == "train" and UNKNOWN in languages
@@ -264,11 +264,6 @@ def _trained_on(train: CorpusStatistics, seen: CorpusStatistics) -> Iterator[Fin
     yield from _where(Kind.HALF_TRAINED_ON, "", half, seen.pairs, amount=SHORT_PAIR)
 
 
-def _validated_on(valid: CorpusStatistics, test: CorpusStatistics) -> Iterator[Finding]:
-    """Find pairs of the test set that are also in the validation set."""
-    yield from _in_two_sets(Kind.VALIDATED_ON, np.isin(_pair_keys(test), _pair_keys(valid)), test)
-
-
 def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) -> list[Finding]:
     """Return the finding about pairs in two sets: about all of them if they are many, else about the long ones."""
     mask = mask & (seen.sides["src"].lengths > 0)
@@ -289,11 +284,8 @@ Sure = dict[Side, list[tuple[int, str]]]
 
 def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     """Identify the languages of long lines, for sides that have at least `fewest` of them."""
-    sure: Sure = {}
-    for side in SIDES:
-        sample = lines if len(lines := seen.sample(side)) >= fewest else []
-        sure[side] = _certain(sample, identify)
-    return sure
+    samples = {side: seen.sample(side) for side in SIDES}
+    return {side: _certain(lines, identify) if len(lines) >= fewest else [] for side, lines in samples.items()}
 
 
 def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> list[tuple[int, str]]:
