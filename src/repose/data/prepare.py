@@ -4,7 +4,6 @@ import hashlib
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -107,10 +106,10 @@ def _build(
         truncated.update(encoded.truncated)
         for side, (ids, lengths) in zip(SIDES, encoded.columns, strict=True):
             writer.append(side, ids, lengths)
-            labels = (lengths - (side == "tgt")).astype("<i4")  # decoder positions: one fewer than target tokens
-            for sha, array in zip(content[side], (ids, labels), strict=True):
+            labels = lengths - (side == "tgt")  # decoder positions: one fewer than target tokens
+            for sha, array in zip(content[side], (ids, labels.astype("<i4")), strict=True):
                 sha.update(array.data)
-            tokens[side] += int((lengths - (side == "tgt")).sum())
+            tokens[side] += int(labels.sum())
             unknown_tokens[side] += int(np.count_nonzero(ids == UNK))
     num_read = writer.num_examples + dropped.total()
     if num_read == 0:
@@ -180,12 +179,13 @@ def _encode_all(
     """
     pending: deque[Future[_EncodedPairs]] = deque()
     remaining = iter(pairs)
-    with ExitStack() as ending:
-        threads = ThreadPoolExecutor(workers)
-        ending.callback(threads.shutdown, cancel_futures=True)
+    threads = ThreadPoolExecutor(workers)
+    try:
         while chunk := list(islice(remaining, _CHUNK)):
             pending.append(threads.submit(_encode, chunk, tokenizers, limits))
             if len(pending) >= 2 * workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
+    finally:
+        threads.shutdown(cancel_futures=True)
