@@ -191,8 +191,7 @@ class BpeDropout:
         `limits` are the most tokens read of a source (START and END counted) and of a target (labels). A sentence that
         a draw makes longer is read as stored. Raises ConfigError for tokenizers that are not BPE.
         """
-        self._stored, self._dropout = stored, dropout
-        self._limits = {"src": limits[0], "tgt": limits[1] + 1}
+        self._stored, self._dropout, self._limits = stored, dropout, limits
         self._texts = {
             side: _Text.of(stored.columns, side, tokenizer) for side, tokenizer in zip(SIDES, tokenizers, strict=True)
         }
@@ -203,36 +202,32 @@ class BpeDropout:
         They depend only on seed and epoch, so all workers get the same.
         """
         draws = Draws(f"repose bpe dropout 1/{seed}/{epoch}")
-        columns = {side: self._side(side, draws) for side in SIDES}
-        stored = self._stored.columns
-        resampled = replace(
-            stored,
-            values={side: values for side, (values, _) in columns.items()},
-            offsets={side: offsets for side, (_, offsets) in columns.items()},
-        )
-        return replace(
-            self._stored,
-            columns=resampled,
-            most=(self._limits["src"], self._limits["tgt"] - 1),
-        )
+        max_src_tokens, max_labels = self._limits
+        values, offsets = dict[str, Ids](), dict[str, Ids]()
+        values["src"], offsets["src"] = self._side("src", max_src_tokens, draws)
+        values["tgt"], offsets["tgt"] = self._side("tgt", max_labels + 1, draws)
+        columns = replace(self._stored.columns, values=values, offsets=offsets)
+        return replace(self._stored, columns=columns, most=self._limits)
 
-    def _side(self, side: Side, draws: Draws) -> tuple[Ids, Ids]:
-        """Return the values and offsets of one side, in the format of `Columns`."""
+    def _side(self, side: Side, most: int, draws: Draws) -> tuple[Ids, Ids]:
+        """Return the values and offsets of one side, in the format of `Columns`.
+
+        `most`: tokens of a sentence, START and END counted; longer ones are read as stored.
+        """
         text, stored = self._texts[side], self._stored.columns
         drawn, lengths = text.draw(self._dropout, draws)
-        before = stored.lengths(side).astype(np.int64)
-        heads = np.where(text.tags > 0, 2, 1)
-        as_stored = text.is_fixed | (lengths + heads + 1 > self._limits[side])
-        final = np.where(as_stored, before, lengths + heads + 1)
-        offsets = np.append(0, np.cumsum(final))
+        is_tagged = text.tags > 0
+        sizes = lengths + is_tagged + 2
+        is_drawn = ~text.is_fixed & (sizes <= most)
+        sizes = np.where(is_drawn, sizes, stored.lengths(side))
+        offsets = np.append(0, np.cumsum(sizes))
         values = np.empty(offsets[-1], dtype=np.int64)
-        values[offsets[:-1]], values[offsets[1:] - 1] = START, END
-        values[offsets[:-1][heads == 2] + 1] = text.tags[heads == 2]
-        ours = np.repeat(~as_stored, lengths)
-        steps = np.arange(len(drawn)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        values[(np.repeat(offsets[:-1] + heads, lengths) + steps)[ours]] = drawn[ours]
-        for i in np.flatnonzero(as_stored):
-            values[offsets[i] : offsets[i + 1]] = stored.flat(side, np.array([i]))
+        starts, tags, ends = offsets[:-1], offsets[:-1][is_tagged] + 1, offsets[1:] - 1
+        values[starts], values[tags], values[ends] = START, text.tags[is_tagged], END
+        of_drawn = np.repeat(is_drawn, sizes)
+        values[~of_drawn] = stored.flat(side, np.flatnonzero(~is_drawn))
+        of_drawn[np.concatenate([starts, tags, ends])] = False  # what is left are the words
+        values[of_drawn] = drawn[np.repeat(is_drawn, lengths)]
         return values, offsets
 
 
