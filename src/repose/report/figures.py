@@ -88,9 +88,8 @@ def perplexity(run: ReportRun) -> float | None:
 
 
 def valid_accuracy(run: ReportRun) -> float | None:
-    """Return the share of validation tokens predicted correctly, given the reference's earlier tokens, in percent."""
-    share = number_of(validation_of_model(run), "tf_accuracy")
-    return None if share is None else 100 * share
+    """Return the share of validation tokens predicted correctly, given the reference's earlier tokens, 0 to 1."""
+    return number_of(validation_of_model(run), "tf_accuracy")
 
 
 def decodings(run: ReportRun) -> Mapping[str, Mapping[str, Any]]:

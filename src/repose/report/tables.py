@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, Literal
 
 from repose.report.content import Cell, Column, Table
+from repose.report.figures import times
 from repose.report.naming import set_of
 from repose.report.run_set import Absent, ReportRun, RunSet
 
@@ -82,9 +83,11 @@ def loss(name: str, of: Of, unit: str, kind: Kind) -> Figure:
     return Figure(name, of, unit=unit, digits=3, better="lower", judged_by_tokens=True, kind=kind)
 
 
-def accuracy(name: str, of: Of, kind: Kind) -> Figure:
-    """Return the figure for a share of tokens, in percent."""
-    return Figure(name, of, unit="%", digits=1, better="higher", judged_by_tokens=True, kind=kind)
+def accuracy(name: str, share: Of, kind: Kind) -> Figure:
+    """Return the figure for a share of tokens, shown in percent."""
+    return Figure(
+        name, lambda run: times(100, share(run)), unit="%", digits=1, better="higher", judged_by_tokens=True, kind=kind
+    )
 
 
 def validated_on(run: ReportRun) -> object:

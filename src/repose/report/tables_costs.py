@@ -86,8 +86,8 @@ def best_and_last_table(runs: RunSet) -> Table | None:
     if not any(run.of_kind("valid") for row in rows for run in row.runs):
         return None
 
-    def last(name: str, factor: float = 1) -> tables.Of:
-        return lambda run: figures.times(factor, number_of(_last(run), name))
+    def last(name: str) -> tables.Of:
+        return lambda run: number_of(_last(run), name)
 
     kind, nats = tables.validated_on, figures.nats(run for row in rows for run in row.runs)
     by = "update" if any(figures.validated_within(run) for row in rows for run in row.runs) else "epoch"
@@ -96,7 +96,7 @@ def best_and_last_table(runs: RunSet) -> Table | None:
         tables.loss("loss, last", last("tf_loss"), nats, kind),
         tables.Figure(f"best {by}", lambda run: _place(run, _best(run, "tf_loss", min), by), digits=0, exact=True),
         tables.loss("loss, best", lambda run: number_of(_best(run, "tf_loss", min), "tf_loss"), nats, kind),
-        tables.accuracy("accuracy, last", last("tf_accuracy", 100), kind),
+        tables.accuracy("accuracy, last", last("tf_accuracy"), kind),
         tables.quality("BLEU, last", last("bleu"), kind),
         tables.quality("BLEU, best", lambda run: number_of(_best(run, "bleu", max), "bleu"), kind),
     ]
@@ -116,8 +116,8 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
     if not rows:
         return None
 
-    def at(kind: str, name: str, factor: float = 1) -> tables.Of:
-        return lambda run: figures.times(factor, number_of(_at(run, kind, common[run.corpus]), name))
+    def at(kind: str, name: str) -> tables.Of:
+        return lambda run: number_of(_at(run, kind, common[run.corpus]), name)
 
     def seconds(run: ReportRun) -> float | None:
         found = figures.epoch_seconds(run)
@@ -134,7 +134,7 @@ def equal_epochs_table(runs: RunSet) -> Table | None:
         tables.count("epochs", lambda run: float(common[run.corpus])),
         tables.Figure("train loss", at("epoch", "nll"), unit=nats, digits=3),
         tables.loss("valid. loss", at("valid", "tf_loss"), nats, kind),
-        tables.accuracy("accuracy", at("valid", "tf_accuracy", 100), kind),
+        tables.accuracy("accuracy", at("valid", "tf_accuracy"), kind),
         tables.quality("BLEU", at("valid", "bleu"), kind),
         tables.Figure("time so far", seconds, cost=True, unit="seconds of training", digits=0),
     ]

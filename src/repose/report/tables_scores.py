@@ -141,7 +141,7 @@ def teacher_forced_table(runs: RunSet) -> Table | None:
     rows = rows_of(runs.translations)
     shown = [
         loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), figures.TARGET_NATS, scored_on),
-        accuracy("accuracy", lambda run: figures.times(100, figures.teacher_forced(run, "tf_accuracy")), scored_on),
+        accuracy("accuracy", lambda run: figures.teacher_forced(run, "tf_accuracy"), scored_on),
         Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1, kind=scored_on),
         Figure(
             "tf BLEU, mean of sentences",
@@ -225,7 +225,7 @@ def task_column(name: str, unit: str) -> Figure:
     """Return the column for a figure of a task other than translation."""
     label = figures.task_figure_label(name)
     if name == "tf_accuracy":
-        return accuracy(label, lambda run: figures.times(100, figures.task_figure(run, name)), scored_on)
+        return accuracy(label, lambda run: figures.task_figure(run, name), scored_on)
     digits = 2 if "percent" in unit or "%" in unit or name == "perplexity" else 3
     return Figure(
         label,

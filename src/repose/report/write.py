@@ -99,7 +99,7 @@ def _run_json(run: ReportRun) -> dict[str, Any]:
         "train_loss": figures.train_loss(run),
         "valid_loss": figures.valid_loss(run),
         "perplexity": figures.perplexity(run),
-        "valid_accuracy_percent": figures.valid_accuracy(run),
+        "valid_accuracy_percent": figures.times(100, figures.valid_accuracy(run)),
         "seconds_per_epoch": figures.seconds_per_epoch(run),
         "seconds": figures.total_seconds(run),
         "parameters": figures.parameters(run),
