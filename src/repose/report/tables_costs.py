@@ -12,6 +12,7 @@ from repose.report.tables_scores import shown_decodings
 from repose.system.terminal import counted
 
 _COMPLETED = " Only completed epochs count: 0 where training ended within the first."
+_UNEQUAL = "The systems have different numbers of epochs on this corpus: see the comparison at equal epochs."
 _NOT_A_SCORE = (
     " Validation BLEU is of greedy translations of the validation set's first sentences, as training scored them."
 )
@@ -22,29 +23,25 @@ def costs_table(runs: RunSet) -> Table:
     rows = tables.rows_of(runs)
     unequal = unequal_epochs(runs)
     done = [run for row in rows for run in row.runs]
-    by_epochs = [
-        tables.count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1),
-        tables.count("epochs", lambda run: float(figures.epochs(run))),
-        tables.count("updates", lambda run: float(run.records.updates)),
-    ]
-
-    def marks(row: tables.Row, figure: tables.Figure) -> list[str]:
-        said = figure in by_epochs and row.corpus in unequal
-        return [
-            "The systems have different numbers of epochs on this corpus: see the comparison at equal epochs."
-        ] * said
-
+    operations = tables.count("all operations", _in(1e12, figures.training_flops), "TFLOP", digits=1)
+    epochs = tables.count("epochs", lambda run: float(figures.epochs(run)))
+    updates = tables.count("updates", lambda run: float(run.records.updates))
     shown = [
         tables.count("parameters", figures.parameters),
         tables.count("operations", _in(1e6, figures.flops_per_token), "MFLOP per target token", digits=1),
-        by_epochs[0],
+        operations,
         tables.Figure("time", figures.seconds_per_epoch, cost=True, unit="seconds per epoch", digits=1),
         tables.Figure("training and validation", figures.total_seconds, cost=True, unit="seconds", digits=0),
-        *by_epochs[1:],
+        epochs,
+        updates,
     ]
+
+    def marks(row: tables.Row, figure: tables.Figure) -> list[str]:
+        return [_UNEQUAL] * (figure in (operations, epochs, updates) and row.corpus in unequal)
+
     more = _COMPLETED * (not all(map(figures.epochs, done)))
-    operations = tables.caption("costs-operations") if by_epochs[0].kinds(rows) else ""
-    return tables.figure_table(rows, shown, "costs", marks=marks, operations=operations, more=more)
+    said = tables.caption("costs-operations") if operations.kinds(rows) else ""
+    return tables.figure_table(rows, shown, "costs", marks=marks, operations=said, more=more)
 
 
 def _in(unit: float, of: tables.Of) -> tables.Of:
