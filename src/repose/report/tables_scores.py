@@ -185,8 +185,9 @@ def task_tables(runs: RunSet) -> list[Table]:
     tables = []
     for task in (task for task in runs.tasks if not TASK_SETTINGS[task].translates):
         rows = rows_of(runs.of_task(task))
+        done = [run for row in rows for run in row.runs]
         units: dict[str, dict[str, None]] = {}
-        for run in (run for row in rows for run in row.runs):
+        for run in done:
             for name, found in (run.scores or {}).get("figures", {}).items():
                 unit = str(found.get("unit", "")) if isinstance(found, dict) else ""
                 units.setdefault(str(name), {})[unit] = None
@@ -197,14 +198,13 @@ def task_tables(runs: RunSet) -> list[Table]:
             name: next(iter(of)) if len(of) == 1 else next(iter(of)).partition(" of ")[0] for name, of in units.items()
         }
         columns = {name: task_column(name, unit) for name, unit in common.items()}
-        done = [run for row in rows for run in row.runs]
         shown = [
             *(column for name, column in columns.items() if not name.startswith("tf_")),
             Figure("train loss", figures.train_loss, unit=figures.nats(done), digits=3),
             loss("valid. loss", figures.valid_loss, figures.nats(done), validated_on),
             *(column for name, column in columns.items() if name.startswith("tf_")),
         ]
-        averaged = any(_when(run) == _WHEN["average"] for row in rows for run in row.runs)
+        averaged = any(_when(run) == _WHEN["average"] for run in done)
         tables.append(
             figure_table(
                 rows,
@@ -214,7 +214,7 @@ def task_tables(runs: RunSet) -> list[Table]:
                 about=_unlike_baseline(rows, runs),
                 task=task.replace("_", " ").capitalize(),
                 averaged=f", or {_WHEN['average']}" * averaged,
-                sets=" and ".join(sorted({run.split for row in rows for run in row.runs})),
+                sets=" and ".join(sorted({run.split for run in done})),
                 meanings=caption(f"figures-of-{task}"),
             )
         )
