@@ -57,6 +57,7 @@ def check(
     from repose.config.experiment import TASK_SETTINGS
     from repose.data import advice
     from repose.data.check import MAX_PAIRS
+    from repose.data.findings import worst_first
     from repose.runs.arguments import loaded_experiment
     from repose.tasks.corpus_files import check_files, is_pretokenized
 
@@ -80,7 +81,7 @@ def check(
         show(f"{looked_at}: no {'' if few is None else 'other '}problems found")
         return
     pretokenized, rows = is_pretokenized(experiment.corpus), []
-    for what, same in groupby(advice.by_kind(checked), key=advice.what):
+    for what, same in groupby(worst_first(checked.findings), key=advice.what):
         alike = list(same)
         places = Text("\n").join(Text(printable(advice.where(finding))) for finding in alike)
         rows.append((what, places, advice.what_to_do(alike[0], pretokenized=pretokenized)))

@@ -3,7 +3,7 @@
 import re
 from itertools import groupby
 
-from repose.data.findings import IN_TWO_SETS, CorpusCheck, Finding, Kind
+from repose.data.findings import IN_TWO_SETS, CorpusCheck, Finding, Kind, worst_first
 from repose.data.tables import BY_FIELDS
 from repose.system.terminal import counted
 
@@ -232,20 +232,14 @@ _SPOILS_ALL = (Kind.SLIPPED, Kind.SAME_LANGUAGE, Kind.SWAPPED)
 """Kinds of findings that make training useless, so the summary gives the advice at once."""
 
 
-def by_kind(check: CorpusCheck) -> list[Finding]:
-    """Sort the findings by kind, the worst first, and within a kind by set, the training set first."""
-    kinds = list(Kind)
-    return sorted(check.findings, key=lambda finding: kinds.index(finding.kind))
-
-
 def summary(check: CorpusCheck, *, pretokenized: bool = False) -> list[str]:
     """Return the few lines shown before training; an empty list if nothing was found.
 
     `pretokenized`: the corpus is meant to be tokenised, so that it is no finding.
     """
     lines = []
-    findings = [finding for finding in by_kind(check) if not (pretokenized and finding.kind is Kind.TOKENISED)]
-    for name, same in groupby(findings, key=what):
+    findings = [finding for finding in check.findings if not (pretokenized and finding.kind is Kind.TOKENISED)]
+    for name, same in groupby(worst_first(findings), key=what):
         first, *others = same
         more = f", and in {counted(len(others), 'more place')}" if others else ""
         lines.append(f"check: {name}: {where(first)}{more}")

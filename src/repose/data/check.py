@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
-from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind
+from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind, worst_first
 from repose.data.language import UNKNOWN, known_languages, short_code
 from repose.data.misalignment import FEWEST_PAIRS, Slip, find_slip
 from repose.data.pairs import SIDES, Side
@@ -120,8 +120,7 @@ def check_corpus(
             sure = _sure(seen, identify, fewest=1 if is_unnamed else _FEWEST_SAMPLED)
             found += _languages(seen, sure, identify, named)
             detected = _detected(sure) if split == "train" else detected
-        kinds = list(Kind)
-        for finding in sorted(found, key=lambda finding: kinds.index(finding.kind)):
+        for finding in worst_first(found):
             head = reader.counts.header_lines
             lines = None if finding.lines is None else finding.lines + head
             findings.append(replace(finding, split=split, line=finding.line + head, lines=lines, places=reader.places))

@@ -130,6 +130,12 @@ class Finding:
         return cls(**{**content, "kind": Kind(content["kind"])})
 
 
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort findings by kind, the worst first; those of one kind keep their order."""
+    kinds = list(Kind)
+    return sorted(findings, key=lambda finding: kinds.index(finding.kind))
+
+
 def known_findings(findings: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
     """Yield the recorded findings that this version knows; skip the others."""
     for content in findings:
