@@ -128,10 +128,8 @@ def _units(path: Path, counts: Counts | None = None) -> Iterator[tuple[str, Unit
     """Yield the units, each with the language that the file declares as its own. Without `counts`, no text is kept."""
     parser = _Parser(path, 0 if counts is None else MAX_CHARACTERS + 1)
     num_removed = 0
-    for block in _without_control(blocks(path)):
-        if isinstance(block, int):
-            num_removed += block
-            continue
+    for block, number in _without_control(blocks(path)):
+        num_removed += number
         parser.feed(block)
         read, parser.units = parser.units, []
         for unit in read:
@@ -141,11 +139,9 @@ def _units(path: Path, counts: Counts | None = None) -> Iterator[tuple[str, Unit
         counts.notes["control character read as a space"] = num_removed
 
 
-def _without_control(pieces: Iterator[bytes]) -> Iterator[bytes | int]:
-    """Yield blocks in UTF-8 if the file was UTF-16, with spaces instead of characters that XML does not allow.
-
-    Before each block comes the number of replaced characters.
-    """
+def _without_control(pieces: Iterator[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield blocks, in UTF-8 if the file was UTF-16, with spaces instead of characters that XML does not allow, and how
+    many were replaced in each block."""
     decoder: codecs.IncrementalDecoder | None = None
     left, is_first = b"", True
     for piece in pieces:
@@ -154,10 +150,8 @@ def _without_control(pieces: Iterator[bytes]) -> Iterator[bytes | int]:
         is_first = False
         data = left + (piece if decoder is None else decoder.decode(piece).encode("utf-8", "replace"))
         left = found[0] if (found := _BEGUN.search(data)) else b""
-        data, number = _CONTROL.subn(b" ", data[: len(data) - len(left)])
-        yield number
-        yield data
-    yield left
+        yield _CONTROL.subn(b" ", data[: len(data) - len(left)])
+    yield left, 0
 
 
 def _utf_16(data: bytes) -> str | None:
