@@ -185,7 +185,7 @@ def _epochs_losses_seconds(runs: Sequence[ReportRun]) -> list[Cell]:
 
 
 def _over(runs: Sequence[ReportRun], of: Of) -> Spread | None:
-    return over_seeds(runs, Figure("", of))
+    return spread([value for run in runs if (value := of(run)) is not None])
 
 
 def _corpus_differences(runs: Sequence[ReportRun], epochs: tuple[object, object] | None) -> list[str]:
