@@ -11,6 +11,7 @@ from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import (
     Better,
     Figure,
+    Of,
     Row,
     accuracy,
     caption,
@@ -138,21 +139,18 @@ def _unlike_baseline(rows: Sequence[Row], runs: RunSet) -> Callable[[Row], list[
 def teacher_forced_table(runs: RunSet) -> Table | None:
     """Return the table of figures on the test set given the reference's own prefix, which papers may show as if they
     were of translations; None if there are none."""
+
+    def forced(name: str) -> Of:
+        return lambda run: figures.teacher_forced(run, name)
+
     rows = rows_of(runs.translations)
     shown = [
-        loss("loss", lambda run: figures.teacher_forced(run, "tf_loss"), figures.TARGET_NATS, scored_on),
-        accuracy("accuracy", lambda run: figures.teacher_forced(run, "tf_accuracy"), scored_on),
-        Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu"), digits=1, kind=scored_on),
-        Figure(
-            "tf BLEU, mean of sentences",
-            lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"),
-            digits=1,
-            kind=scored_on,
-        ),
+        loss("loss", forced("tf_loss"), figures.TARGET_NATS, scored_on),
+        accuracy("accuracy", forced("tf_accuracy"), scored_on),
+        Figure("tf BLEU", forced("tf_bleu"), digits=1, kind=scored_on),
+        Figure("tf BLEU, mean of sentences", forced("tf_bleu_sentence_mean"), digits=1, kind=scored_on),
     ]
-    if not any(figure.of(run) is not None for figure in shown for row in rows for run in row.runs):
-        return None
-    return figure_table(rows, shown, "teacher-forced")
+    return figure_table(rows, shown, "teacher-forced") if any(figure.kinds(rows) for figure in shown) else None
 
 
 def variants_table(runs: RunSet) -> Table | None:
