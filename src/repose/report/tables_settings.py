@@ -51,19 +51,14 @@ def settings_table(runs: RunSet) -> Table:
     settings = {run.folder: shown_settings(run) for run in of}
     names = list(dict.fromkeys(name for found in settings.values() for name in found))
     common = {name for name in names if len({settings[run.folder].get(name) for run in of}) == 1}
-    lines = _by_topic(ALL, [(name, _shown(settings[of[0].folder].get(name))) for name in names if name in common])
+    shared = {name: _shown(settings[of[0].folder].get(name)) for name in names if name in common}
+    lines = _by_topic(ALL, {name: shown for name, shown in shared.items() if shown != _shown(None)})
     lines += _data(of)
     for group in dict.fromkeys(run.group for run in of):
         own = [run for run in of if run.group == group]
-        lines += _by_topic(
-            group,
-            [
-                (name, _values([(r.corpus, settings[r.folder].get(name)) for r in own]))
-                for name in names
-                if any(name in settings[r.folder] for r in own)
-            ],
-            keep=set(names) - common,
-        )
+        unlike = [name for name in names if name not in common and any(name in settings[run.folder] for run in own)]
+        found = {name: _values([(run.corpus, settings[run.folder].get(name)) for run in own]) for name in unlike}
+        lines += _by_topic(group, found)
     columns = [Column(name, numeric=False) for name in ("of", "what", "settings")]
     return captioned("settings", columns, [[Cell(text) for text in line] for line in lines])
 
@@ -127,15 +122,12 @@ def _is_ignored(run: ReportRun, section: str, name: str) -> bool:
     return f"{section}.{name}" in task.refuses or (of_translation and not task.translates)
 
 
-def _by_topic(
-    of: str, settings: Iterable[tuple[Name, str]], keep: set[Name] | None = None
-) -> list[tuple[str, str, str]]:
-    """Return a line for each topic, with the settings in `keep`, off or not; without `keep`, with those that are on."""
+def _by_topic(of: str, settings: Mapping[Name, str]) -> list[tuple[str, str, str]]:
+    """Return a line for each topic, with its settings."""
     topics: dict[str, list[str]] = {}
-    for (section, name), shown in settings:
-        if shown != _shown(None) if keep is None else (section, name) in keep:
-            topic = section if section in ("versions", "decoding") else _TOPIC_OF.get(name, section)
-            topics.setdefault(topic, []).append(f"{name} {shown}")
+    for (section, name), shown in settings.items():
+        topic = section if section in ("versions", "decoding") else _TOPIC_OF.get(name, section)
+        topics.setdefault(topic, []).append(f"{name} {shown}")
     return [(of, topic, ", ".join(parts)) for topic, parts in topics.items()]
 
 
