@@ -178,16 +178,13 @@ class Row:
 
 def rows_of(runs: RunSet) -> list[Row]:
     """Return a row for every system and corpus with finished runs, corpus by corpus."""
-    absent: dict[tuple[str, str], tuple[Absent, ...]] = {}
-    for one in runs.absent:
-        key = one.group, one.corpus
-        absent[key] = (*absent.get(key, ()), one)
-    rows = [
-        Row(group, corpus, runs.done(group, corpus), absent.get((group, corpus), ()))
+    absent = runs.absent
+    return [
+        Row(group, corpus, done, tuple(one for one in absent if (one.group, one.corpus) == (group, corpus)))
         for corpus in runs.corpora
         for group in runs.groups
+        if (done := runs.done(group, corpus))
     ]
-    return [row for row in rows if row.runs]
 
 
 @cache
