@@ -165,10 +165,9 @@ def write_treebank(
             yield src, first, tree.heads, numbers
 
     write_columns(folder, ["src", "first", "heads", "labels"], examples(), info)
-    left_out = f", {info['num_long']:,} dropped (longer than {max_tokens} tokens)" if info["num_long"] else ""
-    new = (
-        f", {counted(info['num_new_labels'], 'word')} with a label unknown to training"
-        if info["num_new_labels"]
-        else ""
-    )
-    return f"{counted(info['num_sentences'], 'sentence')} of {counted(info['num_words'], 'word')}{left_out}{new}"
+    sentence = f"{counted(info['num_sentences'], 'sentence')} of {counted(info['num_words'], 'word')}"
+    if info["num_long"]:
+        sentence += f", {info['num_long']:,} dropped (longer than {max_tokens} tokens)"
+    if info["num_new_labels"]:
+        sentence += f", {counted(info['num_new_labels'], 'word')} with a label unknown to training"
+    return sentence
