@@ -127,11 +127,8 @@ def _find(paths: Sequence[Path], problems: list[str]) -> tuple[list[tuple[Path, 
 
 def _warmup_warnings(runs: Iterable[ReportRun]) -> list[str]:
     """Return a sentence for each run whose training ended before its learning rate reached the peak."""
-    found = []
-    for run in runs:
-        if run.trained and (warning := run.experiment.training.warmup_warning(run.records.updates)):
-            found.append(f"{run.name}: {warning}.")
-    return found
+    found = ((run, run.experiment.training.warmup_warning(run.records.updates)) for run in runs if run.trained)
+    return [f"{run.name}: {warning}." for run, warning in found if warning]
 
 
 def _title(paths: Sequence[Path]) -> str:
