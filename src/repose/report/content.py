@@ -24,6 +24,11 @@ def slugs(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def suffixes(corpora: Sequence[str]) -> dict[str, str]:
+    """Return how the ids of each corpus's tables and pictures end: with its slug, or with nothing for a single one."""
+    return {corpus: f"-{name}" * (len(corpora) > 1) for corpus, name in slugs(corpora).items()}
+
+
 def unused(name: str, taken: Collection[str]) -> str:
     """Return the name, with a number if it is taken, such as "scores-2"."""
     numbered = (f"{name}-{number}" for number in count(2))

@@ -26,7 +26,7 @@ from repose.plots.charts import (
 )
 from repose.report import figures, tables
 from repose.report.collect import read_curves
-from repose.report.content import Cell, Column, Picture, Shows, Table, slugs
+from repose.report.content import Cell, Column, Picture, Shows, Table, suffixes
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables_scores import judged_decoding, translation_score
 from repose.system.errors import ConfigError, unknown
@@ -72,12 +72,12 @@ def _parts(runs: RunSet) -> Iterator[tuple[RunSet, str]]:
         others = [corpus for corpus in of_task.corpora if corpus not in alone]
         if len(of_task.on(others).groups) > FEW:  # few systems on each corpus, but not the same ones
             alone, others = list(of_task.corpora), []
-        names = slugs(of_task.corpora)
+        of_corpus = suffixes(of_task.corpora)
         suffix = "".join(f"-{name}" for name in _named_task(task))
         if others:
             yield of_task.on(others), suffix
         for corpus in alone:
-            yield of_task.on([corpus]), suffix + f"-{names[corpus]}" * (len(of_task.corpora) > 1)
+            yield of_task.on([corpus]), suffix + of_corpus[corpus]
 
 
 def _systems(part: RunSet) -> dict[str, DrawnSystem]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, listed, slugs
+from repose.report.content import Cell, Column, Sentence, SentenceComparison, Table, listed, slugs, suffixes
 from repose.report.pairs import ComparedSystem
 from repose.report.run_set import RunSet
 from repose.report.significance import systems_of
@@ -90,12 +90,11 @@ def side_by_side(runs: RunSet) -> tuple[SentenceComparison, ...]:
     """
     runs = runs.translations
     found = []
-    for corpus in runs.corpora:
+    for corpus, suffix in suffixes(runs.corpora).items():
         systems, _, _ = systems_of(runs, corpus)
         pair = _pair([system.counted for system in systems if system.statistics], runs.baseline)
-        name = "sentences" if len(runs.corpora) == 1 else f"sentences-{slugs(runs.corpora)[corpus]}"
         if pair is not None:
-            found.append(_compared(pair, name))
+            found.append(_compared(pair, f"sentences{suffix}"))
     return tuple(found)
 
 

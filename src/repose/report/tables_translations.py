@@ -14,7 +14,7 @@ from repose.evaluation.by_length import SMALL, Bucket, by_length, edges_with, sc
 from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import SourceLengths
 from repose.report import figures
-from repose.report.content import Cell, Column, Table, slugs
+from repose.report.content import Cell, Column, Table, suffixes
 from repose.report.pairs import left_out, tried
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import UNLIKE, Figure, Kind, Of, captioned, figure_table, rows_of, spread, spread_cell
@@ -101,12 +101,9 @@ def length_tables(runs: RunSet) -> tuple[Table, ...]:
     note. A corpus without any has no table.
     """
     runs = runs.translations
-    tables = []
-    for corpus in runs.corpora:
-        name = "lengths" if len(runs.corpora) == 1 else f"lengths-{slugs(runs.corpora)[corpus]}"
-        table = _length_table(runs, corpus, name)
-        tables += [] if table is None else [table]
-    return tuple(tables)
+    names = {corpus: f"lengths{suffix}" for corpus, suffix in suffixes(runs.corpora).items()}
+    tables = (_length_table(runs, corpus, name) for corpus, name in names.items())
+    return tuple(table for table in tables if table is not None)
 
 
 def _length_table(runs: RunSet, corpus: str, name: str) -> Table | None:
