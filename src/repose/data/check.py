@@ -277,53 +277,54 @@ def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
     return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
 
 
-Sure = dict[Side, list[tuple[int, str]]]
-"""For each side, the rows of its long lines whose language is nearly certain, with that language."""
+ByLanguage = Mapping[str, list[int]]
+"""The rows of texts whose language is nearly certain, by that language."""
+Sure = Mapping[Side, ByLanguage]
+"""Those of each side's long lines."""
 
 
 def _sure(seen: CorpusStatistics, identify: Identify, fewest: int) -> Sure:
     """Identify the languages of long lines, for sides that have at least `fewest` of them."""
     samples = {side: seen.sample(side) for side in SIDES}
-    return {side: _certain(lines, identify) if len(lines) >= fewest else [] for side, lines in samples.items()}
+    return {side: _certain(lines, identify) if len(lines) >= fewest else {} for side, lines in samples.items()}
 
 
-def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> list[tuple[int, str]]:
-    """Return rows and languages of the texts whose language is nearly certain."""
-    found = [(row, *identify(text)) for row, text in texts]
-    return [(row, language) for row, language, certainty in found if certainty >= _CERTAIN]
+def _certain(texts: Sequence[tuple[int, str]], identify: Identify) -> ByLanguage:
+    found: dict[str, list[int]] = {}
+    for row, text in texts:
+        language, probability = identify(text)
+        if probability >= _CERTAIN:
+            found.setdefault(language, []).append(row)
+    return found
 
 
-def _most_common(found: Sequence[tuple[int, str]]) -> tuple[str, int]:
-    """Return the most frequent language and its number of rows."""
-    return next(iter(Counter(language for _, language in found).most_common(1)), (UNKNOWN, 0))
+def _most_common(found: ByLanguage) -> tuple[str, list[int]]:
+    """Return the most frequent language and its rows."""
+    return max(found.items(), key=lambda entry: len(entry[1]), default=(UNKNOWN, []))
 
 
 def _detected(sure: Sure) -> tuple[str, str]:
     """Return the language of most long lines of each side; unknown if it has too few such lines."""
     languages = {}
-    for side, lines in sure.items():
-        language, count = _most_common(lines)
-        languages[side] = language if count >= _FEWEST_DETECTED and 2 * count > len(lines) else UNKNOWN
+    for side, found in sure.items():
+        language, rows = _most_common(found)
+        is_most = 2 * len(rows) > sum(map(len, found.values()))
+        languages[side] = language if len(rows) >= _FEWEST_DETECTED and is_most else UNKNOWN
     return languages["src"], languages["tgt"]
 
 
 def _languages(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tuple[str, str]) -> Iterator[Finding]:
     """Find one language on both sides, lines in another language than their side, and wrongly named languages."""
-    sure = {side: lines * (len(seen.sample(side)) >= _FEWEST_SAMPLED) for side, lines in sure.items()}
-    counts = {side: Counter(language for _, language in lines) for side, lines in sure.items()}
-    usual = {side: _most_common(lines) for side, lines in sure.items()}
-
-    def lines_in(language: str, kind: Kind, side: Side, of_pair: bool = False) -> list[Finding]:
-        rows = [row for row, other in sure[side] if other == language]
-        return _finding(kind, "" if of_pair else side, rows, len(seen.sample(side)), language)
-
-    if usual["src"][0] == usual["tgt"][0] != UNKNOWN:
-        yield from lines_in(usual["tgt"][0], Kind.SAME_LANGUAGE, "tgt", of_pair=True)
+    sizes = {side: len(seen.sample(side)) for side in SIDES}
+    sure = {side: found if sizes[side] >= _FEWEST_SAMPLED else {} for side, found in sure.items()}
+    (src, _), (tgt, rows) = (_most_common(sure[side]) for side in SIDES)
+    if src == tgt != UNKNOWN:
+        yield from _finding(Kind.SAME_LANGUAGE, "", rows, sizes["tgt"], tgt)
         return
-    for side in SIDES:
-        for language in counts[side]:
-            if language != usual[side][0]:
-                yield from lines_in(language, Kind.LANGUAGE, side)
+    for side, usual in zip(SIDES, (src, tgt), strict=True):
+        for language, rows in sure[side].items():
+            if language != usual:
+                yield from _finding(Kind.LANGUAGE, side, rows, sizes[side], language)
     yield from _misnamed(seen, sure, identify, named)
 
 
@@ -338,8 +339,8 @@ def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tup
         is_joined = len(seen.sample(side)) < _FEWEST_SAMPLED
         texts = seen.sides[side].joined.texts if is_joined else seen.sample(side)
         found = _certain(texts, identify) if is_joined else sure[side]
-        main, count = _most_common(found)
-        if main in (own, _NO_LANGUAGE) or count < max(_FEWEST_DETECTED, len(texts) / 2):
+        main, rows = _most_common(found)
+        if main in (own, _NO_LANGUAGE) or len(rows) < max(_FEWEST_DETECTED, len(texts) / 2):
             continue
         if own != UNKNOWN and own not in known_languages():
             continue
@@ -349,7 +350,6 @@ def _misnamed(seen: CorpusStatistics, sure: Sure, identify: Identify, named: tup
             kind = Kind.MISNAMED
         else:
             continue
-        rows = [row for row, language in found if language == main]
         for one in _finding(kind, side, rows, len(texts), main):
             yield replace(one, is_joined=is_joined)
 
