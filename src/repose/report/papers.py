@@ -18,6 +18,7 @@ from repose.report.tables import (
     Figure,
     Of,
     Spread,
+    caption,
     captioned,
     over_seeds,
     scored_on,
@@ -307,6 +308,8 @@ _FREE = Figure(
 """BLEU on the test set, by the decoding that each run is compared by."""
 _FORCED = Figure("tf BLEU", lambda run: figures.teacher_forced(run, "tf_bleu_sentence_mean"), kind=scored_on)
 """Mean of sentence BLEUs given the reference's prefix, which is presumably what the paper prints."""
+_BLEUS = "enhanced-bleus"
+"""What the captions say about both."""
 _HEADS = {"BLEU": "BLEU, free-running", "tf BLEU": "tf BLEU, mean of sentences"}
 
 
@@ -344,7 +347,7 @@ def _enhanced_table_1(comparison: BesidePapers, entry: PrintedTable) -> Table | 
     columns = [Column("system", numeric=False), Column("BLEU, paper"), _gain("paper"), Column("n, here")]
     for figure in shown:
         columns += [Column(f"{_HEADS.get(figure.name, figure.name)}, here"), _gain(figure.name)]
-    return comparison.table(entry, columns, rows, corpus=corpus)
+    return comparison.table(entry, columns, rows, bleus=caption(_BLEUS), corpus=corpus)
 
 
 def _enhanced_table_2(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
@@ -374,7 +377,7 @@ def _enhanced_table_2(comparison: BesidePapers, entry: PrintedTable) -> Table | 
     columns += [_gain("paper"), Column("n, here")]
     for name in _HEADS.values():
         columns += [*(Column(f"{system}, here", name) for system in ("original", "enhanced")), _gain(name)]
-    return comparison.table(entry, columns, rows)
+    return comparison.table(entry, columns, rows, bleus=caption(_BLEUS))
 
 
 def _enhanced_comparisons(comparison: BesidePapers, entry: PrintedTable) -> Table | None:
@@ -415,7 +418,7 @@ def _weights_table(comparison: BesidePapers, entry: Scalar) -> Table | None:
         rows.append([Cell(f"{k:g}", k), Cell(group), best, value_cell(len(done), 0), *cells])
     columns = [Column("k"), Column("system", numeric=False), Column("paper", numeric=False), Column("n, here")]
     columns += [*map(Column, _HEADS.values()), Column("valid. loss", figures.TARGET_NATS)]
-    said = {"where": comparison.where(entry), "corpus": corpus}
+    said = {"where": comparison.where(entry), "bleus": caption(_BLEUS), "corpus": corpus}
     return captioned("enhanced-weights", columns, rows, remarks=protocol, **said)
 
 
