@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, get_args
 from repose.data.scripts import LEAST_SHARE
 
 Form = Literal["", "NFC", "NFD"]
+_FORMS: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
 
 _ALIKE = (
     " \u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
@@ -129,14 +130,14 @@ def normalization_to(lines: Iterable[str]) -> Normalization:
     """
     characters: Counter[str] = Counter()
     having: Counter[str] = Counter()
-    forms: Counter[str] = Counter()
+    other_forms: Counter[str] = Counter()
     num_lines = 0
     for line in lines:
         num_lines += 1
         characters.update(line)
         if not line.isascii():
             having.update(_SPELLED.intersection(line))
-            forms.update(form for form in ("NFC", "NFD") if not unicodedata.is_normalized(form, line))
+            other_forms.update(form for form in _FORMS if not unicodedata.is_normalized(form, line))
     few = LEAST_SHARE * num_lines
     replace = {
         **{found: instead for found, instead in _LONGER.items() if having[found] < few},
@@ -149,22 +150,17 @@ def normalization_to(lines: Iterable[str]) -> Normalization:
         replace |= dict.fromkeys(_DASHES, _usual(_HYPHENS, characters))
     if _QUOTES[0] not in (rare := _rare(_QUOTES, characters)):
         replace |= dict.fromkeys(rare, _QUOTES[0])
-    return Normalization(_form(forms, few), replace)
+    form: Form = next((form for form in _FORMS if other_forms[form] < few), "")
+    return Normalization(form, replace)
 
 
-def _usual(alike: str, characters: Mapping[str, int]) -> str:
+def _usual(alike: str, characters: Counter[str]) -> str:
     """Return the most frequent character; the first one if none occurs."""
-    return max(alike, key=lambda character: characters.get(character, 0))
+    return max(alike, key=lambda character: characters[character])
 
 
-def _rare(alike: str, characters: Mapping[str, int]) -> list[str]:
+def _rare(alike: str, characters: Counter[str]) -> list[str]:
     """Return characters with less than `LEAST_SHARE` of the occurrences, or none, except for the most frequent one."""
-    least = max(1, LEAST_SHARE * sum(characters.get(character, 0) for character in alike))
+    least = max(1, LEAST_SHARE * sum(characters[character] for character in alike))
     usual = _usual(alike, characters)
-    return [c for c in alike if c != usual and characters.get(c, 0) < least]
-
-
-def _form(others: Mapping[str, int], few: float) -> Form:
-    if others.get("NFC", 0) < few:
-        return "NFC"
-    return "NFD" if others.get("NFD", 0) < few else ""
+    return [c for c in alike if c != usual and characters[c] < least]
