@@ -61,7 +61,7 @@ class TextPairs:
     """Iterate over the pairs of a split in a text folder; each iteration reads the files again."""
 
     def __init__(self, folder: Path, split: str) -> None:
-        self.paths = [folder / f"{split}.{side}" for side in ("src", "tgt")]
+        self.paths = [folder / f"{split}.{side}" for side in SIDES]
 
     def __iter__(self) -> Iterator[Pair]:
         # With another `newline`, a carriage return inside a sentence would end it.

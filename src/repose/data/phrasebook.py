@@ -29,7 +29,6 @@ def _packed() -> bytes:
 
 def read() -> dict[str, list[Pair]]:
     """Read the pairs of each split. No two pairs share a sentence on either side."""
-    packed = _packed()
-    lines = iter(lzma.decompress(packed).decode("utf-8").split("\n"))
+    lines = iter(lzma.decompress(_packed()).decode("utf-8").split("\n"))
     pairs = ((pt, en) for pt, _, en in (line.partition("\t") for line in lines))
     return {split: list(islice(pairs, size)) for split, size in SIZES.items()}
