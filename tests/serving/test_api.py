@@ -497,7 +497,21 @@ def test_the_specification_tells_what_requests_are_refused_with() -> None:
     assert str(ask(make_app(secret), "GET", "/metrics").status_code) == "401"
     assert "401" in paths["/metrics"]["get"]["responses"]
     assert "401" not in spec(service(metrics=True).settings)["paths"]["/metrics"]["get"]["responses"]
-    assert {"408", "431", "500", "503", "504"} <= paths["/translate"]["post"]["responses"].keys()
+    assert {"408", "413", "415", "431", "500", "503", "504"} <= paths["/translate"]["post"]["responses"].keys()
+    for path, methods in paths.items():
+        if "get" in methods:
+            of_get = methods["get"]["responses"].keys()
+            assert not {"400", "403", "413", "415", "429", "504", "507"} & of_get, "it has no body and no limits"
+            assert ("404" in of_get) == ("{name}" in path)
+
+
+def test_the_specification_tells_which_endpoint_takes_a_token() -> None:
+    described = spec(service(metrics=True, metrics_token="secret").settings)
+    [[name]] = described["paths"]["/metrics"]["get"]["security"]
+    assert described["components"]["securitySchemes"][name] == {"type": "http", "scheme": "bearer"}
+    open_to_all = spec(service(metrics=True).settings)
+    assert "security" not in open_to_all["paths"]["/metrics"]["get"]
+    assert not open_to_all["components"]["securitySchemes"]
 
 
 def test_the_page_needs_nothing_from_elsewhere() -> None:

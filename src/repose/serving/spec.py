@@ -35,19 +35,39 @@ _DETECTED = {
 }
 
 
+_REFUSALS = {
+    "408": "The request took too long to arrive",
+    "431": "The head of the request is too large",
+    "500": "The text could not be translated, or the server has a fault",
+    "503": "The server is busy, still loading its models, or closing: see Retry-After",
+}
+_REFUSALS_OF_POSTS = {
+    "400": "A parameter is missing or cannot be used",
+    "403": "Not allowed",
+    "413": "The request is too large",
+    "415": "The body is compressed",
+    "429": "Too many requests: see Retry-After",
+    "504": "The request was not answered in time",
+    "507": "The disk is full",
+}
+
+
 def spec(settings: ServeSettings) -> dict[str, Any]:
     """Return an OpenAPI 3 document of the endpoints that this server has."""
     paths = {**_posts(), **_gets()}
-    paths["/download_file/{name}"]["get"]["parameters"] = [
-        {"name": "name", "in": "path", "required": True, "schema": _TEXT}
-    ]
+    download = paths["/download_file/{name}"]["get"]
+    download["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": _TEXT}]
+    download["responses"]["404"] = _refusal("There is no such file, or no longer")
     if settings.suggestions is None:
         del paths["/suggest"]
     if not settings.files:
         del paths["/translate_file"], paths["/download_file/{name}"]
+    schemes = {}
     if settings.metrics:
         paths["/metrics"] = _get("Counters in Prometheus' format", _TEXT, kind="text/plain")
         if settings.metrics_token is not None:
+            schemes["metrics_token"] = {"type": "http", "scheme": "bearer"}
+            paths["/metrics"]["get"]["security"] = [{"metrics_token": []}]
             paths["/metrics"]["get"]["responses"]["401"] = _refusal("The token is missing or wrong")
     about = "Compatible with LibreTranslate's API. Parameters are JSON, a form, or the query string of a POST."
     return {
@@ -55,6 +75,7 @@ def spec(settings: ServeSettings) -> dict[str, Any]:
         "info": {"title": "repose", "version": __version__, "description": about},
         "servers": [{"url": settings.url_prefix or "/"}],
         "paths": paths,
+        "components": {"securitySchemes": schemes},
     }
 
 
@@ -149,7 +170,7 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _get(summary: str, schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    return {"get": {"summary": summary, "responses": _responses(schema, kind)}}
+    return {"get": {"summary": summary, "responses": _responses(schema, _REFUSALS, kind)}}
 
 
 def _health(summary: str, *others: str) -> dict[str, Any]:
@@ -181,28 +202,14 @@ def _post(
             "summary": summary,
             "x-parameters": {name: text for name, (_, text) in fields.items()},
             "requestBody": {"content": content},
-            "responses": _responses(schema),
+            "responses": _responses(schema, {**_REFUSALS, **_REFUSALS_OF_POSTS}),
         }
     }
 
 
-def _responses(schema: dict[str, Any], kind: str = "application/json") -> dict[str, Any]:
-    errors = {
-        "400": "A parameter is missing or cannot be used",
-        "403": "Not allowed",
-        "404": "Not found",
-        "408": "The request took too long to arrive",
-        "413": "The request is too large",
-        "415": "The body is compressed",
-        "429": "Too many requests: see Retry-After",
-        "431": "The head of the request is too large",
-        "500": "The text could not be translated, or the server has a fault",
-        "503": "The server is busy, still loading its models, or closing: see Retry-After",
-        "504": "The request was not answered in time",
-        "507": "The disk is full",
-    }
+def _responses(schema: dict[str, Any], refusals: dict[str, str], kind: str = "application/json") -> dict[str, Any]:
     done = {"description": "Done", "content": {kind: {"schema": schema}}}
-    return {"200": done, **{code: _refusal(text) for code, text in errors.items()}}
+    return {"200": done, **{code: _refusal(text) for code, text in sorted(refusals.items())}}
 
 
 def _refusal(text: str) -> dict[str, Any]:
