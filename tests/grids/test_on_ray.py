@@ -354,6 +354,19 @@ def test_a_cell_that_ray_interrupts_saves(tmp_path: Path, cell: dict[str, Any]) 
     assert len(cell["jobs"]) == 1
 
 
+def test_a_cell_that_ray_interrupts_as_it_begins_saves(
+    tmp_path: Path, cell: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Thread(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            _thread.interrupt_main()
+
+    monkeypatch.setattr(on_ray, "threading", SimpleNamespace(Thread=Thread, Event=threading.Event))
+    assert on_ray._run(job(tmp_path), 1) == STOPPED
+    assert len(cell["jobs"]) == 1
+
+
 def test_after_a_lost_attempt_its_lock_is_waited_for(tmp_path: Path, cell: dict[str, Any]) -> None:
     cell["results"] = [BUSY, DONE]
     assert on_ray._run(job(tmp_path), 1) == BUSY  # another grid is at work here

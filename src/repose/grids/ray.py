@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import secrets
+import signal
 import socket
 import threading
 import time
@@ -24,6 +25,7 @@ from repose.data.corpora import cache_home
 from repose.grids.cells import CellJob, CellState, CellStatus, Lost, Tell, last_line, run_cell
 from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError
+from repose.system.signals import handled_by
 from repose.system.terminal import counted
 
 POLL = 1.0
@@ -297,15 +299,13 @@ def _run(job: CellJob, number: int) -> CellState:
         finally:
             done.set()
 
-    try:
-        threading.Thread(target=work, daemon=True).start()
-        while not done.is_set():
-            try:
-                done.wait(POLL)  # an interrupted join would take the thread for dead
-            except KeyboardInterrupt:
-                stop.set()
-    finally:
-        stop.set()
+    with handled_by(lambda *_: stop.set(), (signal.SIGINT,)):  # wherever this thread is then
+        try:
+            threading.Thread(target=work, daemon=True).start()
+            while not done.wait(POLL):  # Windows handles signals only between two waits
+                pass
+        finally:
+            stop.set()
     return ended[0]
 
 
