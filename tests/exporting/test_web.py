@@ -142,6 +142,13 @@ def test_what_a_model_says_of_itself_is_text(saving: Saving, tmp_path: Path) -> 
     assert "Model of run {{style}}&lt;/footer&gt;," in page
 
 
+@pytest.mark.usefixtures("stub_runtime")
+def test_a_page_tells_what_its_models_card_warns_of(saving: Saving, tmp_path: Path) -> None:
+    model = saving("original", {"validation": {"source_gain": 0.0125}})
+    made = repose.export(model, to="web", out=tmp_path / "out")
+    assert "The model hardly reads its source (it predicts 0.01 nats" in (made.folder / "index.html").read_text()
+
+
 @pytest.mark.parametrize("to", ["web", "ctranslate2"])
 @pytest.mark.usefixtures("stub_runtime")
 def test_settings_that_cannot_be_are_one_sentence(to: str, saving: Saving, tmp_path: Path) -> None:

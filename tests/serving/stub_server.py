@@ -76,7 +76,7 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
         "tags": frozenset(),
         "also": (),
         "scripts": frozenset({"Latin"}),
-        "about": {"name": f"{source}-{target}"},
+        "about": {"name": f"{source}-{target}", "warnings": []},
     }
     tokenizer: Any = SimpleNamespace(
         encode=lambda text: ["[START]", *text.split(), "[END]"], most_tokens=lambda text: len(text.encode()) + 2

@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="
 
 DECODED = {"greedy": {"bleu": {"value": 20.0}}, "beam4": {"bleu": {"value": 21.25}}}
 SCORES = {"split": "test", "num_sentences": 1500, "decoded": DECODED}
-ABOUT = {"name": "<b>mine</b>", "preset": "reinforced", "parameters": 1_216_744, "looks_ahead": False, "scores": SCORES}
-CHEAT = {**ABOUT, "name": "cheat", "looks_ahead": True, "scores": None}
+ABOUT = {"name": "<b>mine</b>", "preset": "reinforced", "parameters": 1_216_744, "warnings": [], "scores": SCORES}
+CHEAT = {**ABOUT, "name": "cheat", "warnings": ["It looks ahead.", "The model hardly <i>reads</i>."], "scores": None}
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -420,7 +420,8 @@ def test_it_says_which_model_answers_and_its_score(visit: Visits) -> None:
     page.click("#swap")
     assert page.input_value("#source") == "en"
     assert "not evaluated" in page.inner_text("#model")
-    assert "looks ahead" in page.inner_text("#model .looks-ahead")
+    warnings = [strong.inner_text().strip() for strong in page.locator("#model strong").all()]
+    assert warnings == ["It looks ahead.", "The model hardly <i>reads</i>."]
 
 
 def test_a_text_is_in_the_address_only_when_shared(visit: Visits) -> None:

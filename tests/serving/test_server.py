@@ -557,10 +557,14 @@ def test_models_name_the_preset_as_their_cards_do(tmp_path: Path, changes: dict[
     assert about["preset"] == name
 
 
-def test_a_model_that_looks_ahead_says_so(tmp_path: Path) -> None:
-    run = write_model(tmp_path / "run", 0, warning="It looks ahead.")
+def test_a_model_says_what_its_card_warns_of(tmp_path: Path) -> None:
+    run = write_model(tmp_path / "run", 0, warning="It looks ahead.", validation={"source_gain": 0.0125})
     with started(STUB, HERE, run) as server:
-        assert any(line.startswith("run: ") and "cannot translate" in line for line in server.lines)
+        told = [line.removeprefix("run: ").strip() for line in server.lines if line.startswith("run: ")]
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/models") as answer:
+            [about] = json.load(answer)
+    measured = "it predicts 0.01 nats per token better with the right source than with another"
+    assert told == about["warnings"] == ["It looks ahead.", f"The model hardly reads its source ({measured})."]
 
 
 def test_a_request_in_hand_is_answered_after_sigterm(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
 from repose.model.transformer import Transformer
+from repose.runs.folder import model_warnings
 from repose.saved_model import directory
 from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
@@ -128,6 +129,7 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
     about["split_src_tokens"] = lengths.usual
+    about["warnings"] = model_warnings(config)
     about["directions"] = {tag: _languages(config, tag) for tag in tags}
     return {**about, **languages, "graphs": facts.to_json(), "decoding": decoding}
 
@@ -144,6 +146,7 @@ def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
 
 def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
     about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs only in this page."
+    about = " ".join([about, *settings["warnings"]])
     texts = {**{name: settings[name] for name in ("title", "source", "target")}, "about": about}
     parts = {**{name: html.escape(text) for name, text in texts.items()}, "style": style, "script": script}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _shipped(PAGE).decode()).encode()

@@ -14,8 +14,8 @@ from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.run_id import NOT_IN_RUN_ID
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
-from repose.runs.folder import RunConfig, RunFolder
-from repose.runs.records import LITTLE_GAIN, EndReason, EndRecord
+from repose.runs.folder import RunConfig, RunFolder, model_warnings
+from repose.runs.records import EndReason, EndRecord
 from repose.saved_model import directory as model_dir
 from repose.saved_model.card import FENCE, head, loading
 from repose.system.files import read_file, write_file
@@ -23,7 +23,6 @@ from repose.system.terminal import counted, duration
 from repose.tasks.base import Card
 from repose.tasks.inflation import inflated
 from repose.tasks.registry import get_task
-from repose.training.advice import hardly_reads
 
 _NAMES = {"bleu": "BLEU", "chrf": "chrF"}
 _SCORES = "## Scores"
@@ -55,10 +54,10 @@ def card(config: RunConfig, run: RunFolder | None = None) -> str:
     of_task = task.card(experiment)
     scored = None if run is None else run.main_scores()
     end = None if run is None else run.records().end
-    warnings = [task.look_ahead_warning] if experiment.looks_ahead else []
-    gain = None if run is None else run.figures_of_model().get("source_gain")
-    if gain is not None and gain < LITTLE_GAIN:
-        warnings.append(f"{hardly_reads(gain).capitalize()}.")
+    figures = {} if run is None else run.figures_of_model()
+    warnings = model_warnings(
+        {"looks_ahead": task.look_ahead_warning if experiment.looks_ahead else None, "validation": figures}
+    )
     parts = [
         _head(config, of_task, scored),
         f"# {of_task.title}, run {config.run_id}\n",

@@ -31,7 +31,7 @@ from repose.config.experiment import Experiment
 from repose.config.file import from_json, to_json
 from repose.config.run_id import id_of_settings
 from repose.runs import records
-from repose.runs.records import Records
+from repose.runs.records import LITTLE_GAIN, Records, hardly_reads
 from repose.saved_model import directory as model_dir
 from repose.system.code import code_digest
 from repose.system.errors import CheckpointError, ConfigError
@@ -370,6 +370,16 @@ def about_model(model: Path) -> dict[str, Any]:
         "finished": None if run is None else not (run.is_under_way or run.has_to_choose),
         "scores": None if found is None else _free_running(*found),
     }
+
+
+def model_warnings(config: Mapping[str, Any]) -> list[str]:
+    """Return the warnings, in sentences, that a model's config.json gives reason for."""
+    found = [str(config["looks_ahead"])] if config.get("looks_ahead") else []
+    figures = config.get("validation")
+    gain = figures.get("source_gain") if isinstance(figures, Mapping) else None
+    if isinstance(gain, float) and gain < LITTLE_GAIN:
+        found.append(f"{hardly_reads(gain).capitalize()}.")
+    return found
 
 
 def unfinished(model: Path) -> str | None:

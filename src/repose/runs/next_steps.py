@@ -5,9 +5,8 @@ from pathlib import Path
 
 from repose.config.experiment import TrainingConfig
 from repose.runs.folder import RunFolder
-from repose.runs.records import LITTLE_GAIN, EndReason, Records
+from repose.runs.records import LITTLE_GAIN, EndReason, Records, hardly_reads
 from repose.system.terminal import duration, quoted
-from repose.training.advice import hardly_reads
 
 
 def next_steps(folder: Path, figures: Mapping[str, float]) -> Iterator[str]:

@@ -25,6 +25,12 @@ LITTLE_GAIN = 0.2
 """`source_gain`, in nats per target token, below which a model practically ignores its source."""
 
 
+def hardly_reads(gain: float) -> str:
+    """Return the warning for a model with a small `source_gain`."""
+    measure = f"it predicts {gain:.2f} nats per token better with the right source than with another"
+    return f"the model hardly reads its source ({measure})"
+
+
 class RunStatus(enum.StrEnum):
     """How far a training is."""
 

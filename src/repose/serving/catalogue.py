@@ -15,7 +15,7 @@ from repose.decoding.translator import MODEL_KIND
 from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
-from repose.runs.folder import about_model
+from repose.runs.folder import about_model, model_warnings
 from repose.saved_model import directory, hub
 from repose.saved_model.description import description_file
 from repose.serving.languages import canonical, name_of, shown
@@ -223,6 +223,7 @@ def _about(path: Path, place: Path, config: dict[str, Any], exported: graphs.Gra
         "parameters": known.get("parameters"),
         "precision": None if exported is None else exported.facts.precision,  # None: the server's setting applies
         "looks_ahead": bool(config.get("looks_ahead")),
+        "warnings": model_warnings(config),
         "finished": known.get("finished"),
         "scores": known.get("scores"),
     }

@@ -16,7 +16,6 @@ from tempfile import gettempdir
 import uvicorn
 
 from repose.data.language import known_languages
-from repose.decoding.translator import LOOKS_AHEAD
 from repose.serving import documents
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, read_catalogue
@@ -214,8 +213,8 @@ class Server:
         directions = self._service.catalogue.models_json()
         pairs = ", ".join(f"{d['source']} to {d['target']}" for d in directions)
         for model in self._service.catalogue.models:
-            if model.about["looks_ahead"]:
-                self._say(f"{model.about['name']}: {LOOKS_AHEAD}")
+            for warning in model.about["warnings"]:
+                self._say(f"{model.about['name']}: {warning}")
             if model.about["finished"] is False:
                 self._say(f"{model.about['name']}: its training was not over when it was read")
         prefix = f"{self._settings.url_prefix}/" if self._settings.url_prefix else ""

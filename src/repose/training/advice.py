@@ -4,18 +4,12 @@ import math
 
 from repose.config.experiment import TrainingConfig
 from repose.model.architecture import Architecture
-from repose.runs.records import LITTLE_GAIN, EndReason
+from repose.runs.records import LITTLE_GAIN, EndReason, hardly_reads
 from repose.system.terminal import counted
 
 FEW_EPOCHS = 10
 """With fewer epochs than this, R-Drop gave worse models than training without it for the same time
 (docs/little-data-experiments.md)."""
-
-
-def hardly_reads(gain: float) -> str:
-    """Return the warning for a model with a small `source_gain`."""
-    measure = f"it predicts {gain:.2f} nats per token better with the right source than with another"
-    return f"the model hardly reads its source ({measure})"
 
 
 def divergence(what: str, c: TrainingConfig, *, update: int, has_model: bool) -> str:

@@ -162,10 +162,9 @@ function tellModel() {
   const size = model.parameters ? `${(model.parameters / 1e6).toFixed(1)} M parameters` : null;
   const parts = [`Model: ${model.name}`, model.preset, size, score(model)].filter(Boolean);
   line.append(parts.join(" · "));
-  if (model.looks_ahead) {
+  for (const sentence of model.warnings) {
     const warning = document.createElement("strong");
-    warning.className = "looks-ahead";
-    warning.textContent = " Its decoder looks ahead in training: its losses mean nothing, and it cannot translate.";
+    warning.textContent = ` ${sentence}`;
     line.append(warning);
   }
 }
