@@ -17,6 +17,7 @@ from tests.axes import NAMED
 import repose
 from repose.data import phrasebook
 from repose.data.normalization import normalization_to
+from repose.data.scripts import unseen_script
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import lengths_of
 from repose.decoding.parts import _pieces, _stripped, translate_texts
@@ -198,6 +199,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     extra |= {
         "max_src_tokens": 40,
         "split_src_tokens": 38,
+        "src_scripts": ["Han", "Latin"],
         "src_normalization": normalization_to(pair[0] for pair in pairs).to_json(),
     }
     directory.save(folder, MODEL_KIND, made, [t.json for t in tokenizers], card="", extra=extra)
@@ -434,6 +436,18 @@ def test_what_is_cut_off_is_told(page: Page) -> None:
     page.tab.fill("#src", "O gato.")
     page.tab.locator("#status", has_text="1 sentence in").wait_for()
     assert "cut" not in page.tab.inner_text("#status")
+
+
+def test_text_in_a_script_that_training_hardly_saw_is_told(page: Page) -> None:
+    texts = ["o gato", "кот", "кот vê o gato", "кот vê", "猫がいます", "고양이", "123", "ªº µ ー", "γάτα e gato"]
+    found = page.tab.evaluate("texts => texts.map(text => repose.translator.isUnseen(text))", texts)
+    assert found == [unseen_script(text, {"Han", "Latin"}) is not None for text in texts]
+    page.tab.select_option("#beam", "1")
+    page.tab.fill("#src", "кот\nhttps://example.com/o-gato")
+    page.tab.locator("#status", has_text="; the text is in a script that this model's training hardly saw").wait_for()
+    page.tab.fill("#src", "o gato")
+    page.tab.locator("#status", has_text="1 sentence in").wait_for()
+    assert "script" not in page.tab.inner_text("#status")
 
 
 def test_sentences_are_counted_and_not_their_parts(page: Page) -> None:

@@ -129,6 +129,8 @@ def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
     about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
     about["split_src_tokens"] = lengths.usual
+    scripts = config.get("src_scripts")
+    about["src_scripts"] = scripts if isinstance(scripts, list) else []
     about["warnings"] = model_warnings(config)
     about["directions"] = {tag: _languages(config, tag) for tag in tags}
     return {**about, **languages, "graphs": facts.to_json(), "decoding": decoding}

@@ -18,6 +18,7 @@ const WIDE = new RegExp(
   "u",
 );
 
+const HAN = ["Han", "Hiragana", "Katakana", "Bopomofo"];
 const ADDRESS = /^(?:(?:https?:\/\/|www\.)[!-~]+|[\p{L}\p{N}_.+-]+@[\p{L}\p{N}_-]+\.[\p{L}\p{N}_.-]+)$/iu;
 
 /** Whether text is in a script without spaces between sentences: Chinese, Japanese. */
@@ -85,6 +86,20 @@ function placeToSplit(text) {
 
 /** Whether a part should be translated: text without letters, such as a number, and bare addresses stay as they are. */
 export const isTranslated = (text) => /\p{L}/u.test(text) && !ADDRESS.test(text);
+
+/** Whether most letters of a text are of a script that is not among those seen, which repose.data.scripts has named;
+ * false if these are not known. */
+export function isUnseen(text, seen) {
+  const number = (pattern) => Array.from(text.matchAll(new RegExp(pattern, "gu"))).length;
+  const properties = (name) => (name === "Han" ? HAN : [name]).map((one) => `\\p{Script=${one}}`).join("");
+  try {
+    const each = seen.map((name) => number(`(?=[${properties(name)}])\\p{L}`));
+    const all = number("(?![\\p{Script=Common}\\p{Script=Inherited}])\\p{L}");
+    return seen.length > 0 && all - each.reduce((sum, one) => sum + one, 0) > Math.max(...each);
+  } catch {
+    return false; // a script that browsers call otherwise
+  }
+}
 
 /** A piece for the model, and the white space before and after it; a blank piece is white space only. */
 export function stripped(piece) {

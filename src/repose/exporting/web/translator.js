@@ -1,6 +1,6 @@
 // A model in the browser: tokenizers, the two graphs of an export to ONNX, and the search.
 
-import { pieces, stripped, whole } from "./parts.js";
+import { isUnseen, pieces, stripped, whole } from "./parts.js";
 import { search, END, START, UNK, PAD } from "./search.js";
 
 /** Tokenize with a tokenizer.json as repose.data.tokenizer does, using @huggingface/tokenizers. */
@@ -180,6 +180,11 @@ export class Translator {
     const tagged = to ?? this.settings.tag ? 1 : 0; // a tag is a source token
     const limit = Math.max(3, longest - tagged);
     return (text) => this.source.encode(text).length <= limit;
+  }
+
+  /** Whether a text is in a script that the model's training hardly saw. */
+  isUnseen(text) {
+    return isUnseen(text, this.settings.src_scripts);
   }
 
   /** Languages and their names for this tag. */
