@@ -443,8 +443,8 @@ def test_text_in_a_script_that_training_hardly_saw_is_told(page: Page) -> None:
     found = page.tab.evaluate("texts => texts.map(text => repose.translator.isUnseen(text))", texts)
     assert found == [unseen_script(text, {"Han", "Latin"}) is not None for text in texts]
     page.tab.select_option("#beam", "1")
-    page.tab.fill("#src", "кот\nhttps://example.com/o-gato")
-    page.tab.locator("#status", has_text="; the text is in a script that this model's training hardly saw").wait_for()
+    page.tab.fill("#src", "o gato\nкот")
+    page.tab.locator("#status", has_text="; line 2 is in a script that this model's training hardly saw").wait_for()
     page.tab.fill("#src", "o gato")
     page.tab.locator("#status", has_text="1 sentence in").wait_for()
     assert "script" not in page.tab.inner_text("#status")

@@ -186,6 +186,17 @@ def test_a_sentence_longer_than_the_model_reads_is_split_with_a_warning() -> Non
     ]
 
 
+def test_a_line_in_a_script_that_training_hardly_saw_has_a_warning() -> None:
+    """As in `repose translate`, however much there is in others."""
+    text = "Bom dia a todos\n12\nПривет\nМир"
+    for path in ("/translate", "/explain"):
+        found = body(ask(APP, "POST", path, json=PT_EN | {"q": text}))
+        assert found["warnings"] == [
+            "line 3 is in Cyrillic script, which this model's training hardly saw: expect nonsense"
+        ]
+    assert "warnings" not in body(ask(APP, "POST", "/translate", json=PT_EN | {"q": "Bom dia, Мир"}))
+
+
 def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
     shouting = Shouting()
 
@@ -527,7 +538,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
 def test_explain() -> None:
     found = body(ask(APP, "POST", "/explain", json=PT_EN | {"q": " um dois.\ntrês "}))
     assert found["translatedText"] == " UM DOIS.\nTRÊS "
-    assert found["model"] == {"name": "pt-en"}
+    assert found["model"] == {"name": "pt-en", "warnings": []}
     first, second = found["sentences"]
     assert first["source"]["tokens"] == [
         {"text": "um", "start": 1, "end": 3, "continues": False},

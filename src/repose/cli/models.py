@@ -68,6 +68,7 @@ def translate(
 
     A line may hold several sentences, which are translated one by one.
     """
+    from repose.data.input_warning import line_warning
     from repose.data.lines import check_file, opened, unpackable
     from repose.decoding.load import load
     from repose.decoding.stream import MAX_LINE_BYTES, StreamCounts, printed, translate_lines
@@ -101,8 +102,7 @@ def translate(
                 print(line, file=output)
             output.flush()
             if counts.unseen is not None and not said:
-                number, script = counts.unseen
-                say(f"line {number:,} is in {script} script, which this model's training hardly saw: expect nonsense")
+                say(line_warning(*counts.unseen))
                 said = True
     _say_counts(counts, MAX_LINE_BYTES)
 

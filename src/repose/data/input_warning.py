@@ -58,6 +58,12 @@ class InputWarning:
         return f"the text seems to be in {found}, but this model reads {expected}: expect nonsense"
 
 
+def line_warning(number: int, script: str) -> str:
+    """Return the warning about a line, from 1, in a script that training hardly saw, where others may be in one that
+    it saw."""
+    return f"line {number:,} is in {script} script, which this model's training hardly saw: expect nonsense"
+
+
 def warning_for(config: Mapping[str, Any], texts: Iterable[str], to: str | None = None) -> InputWarning | None:
     """Check source texts against a model's config.json. `to` is the tag that the model is given, if any."""
     scripts = config.get("src_scripts")

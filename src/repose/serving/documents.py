@@ -90,7 +90,7 @@ async def translate_file(
 
 def _warnings(direction: Direction, job: Job, answers: Sequence[Answer]) -> list[str]:
     text = "\n".join(job.sentences)
-    return warnings_of(direction, text, answers, too_long=job.too_long > 0)
+    return warnings_of(direction, text, answers, too_long=job.too_long > 0, by_line=False)
 
 
 def _submit(function: Callable[..., T], *arguments: Any) -> Future[T]:

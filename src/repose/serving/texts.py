@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from repose.data.input_warning import input_warning
+from repose.data.input_warning import input_warning, line_warning
 from repose.data.language import base_code, name_with_code
+from repose.data.scripts import is_translated, unseen_script
 from repose.decoding.parts import Part, Parts, parts_of, put_together
 from repose.documents.segment import LINE
 from repose.serving.catalogue import Direction, ServedModel
@@ -136,10 +137,20 @@ def warnings_of_unchanged(text: str, language: str) -> list[str]:
     )
 
 
-def warnings_of(direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool) -> list[str]:
-    """Return warnings about input in another script or language than the model's, or with overlong sentences."""
-    warning = input_warning([text], direction.model.scripts, base_code(direction.source))
+def warnings_of(
+    direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool, by_line: bool = True
+) -> list[str]:
+    """Return warnings about input in another script or language than the model's, or with overlong sentences.
+
+    `by_line`: whether to look for a line in another script, too, if the text as a whole is in one that the model reads.
+    """
+    scripts = direction.model.scripts
+    warning = input_warning([text], scripts, base_code(direction.source))
     warnings = [] if warning is None else [warning.sentence]
+    if by_line and scripts and warning is None:
+        lines = enumerate(text.split("\n"), 1)
+        unseen = ((number, unseen_script(line, scripts)) for number, line in lines if is_translated(line))
+        warnings = [line_warning(number, script) for number, script in unseen if script is not None][:1]
     if any(answer.truncated for answer in answers):
         warnings.append("a sentence is longer than the model reads and was cut")
     elif too_long:

@@ -85,10 +85,10 @@ async function translateAll(translator, mine) {
   const options = { beamSize: Number(element("beam").value), to: element("tag").value || undefined };
   const lines = element("src").value.split("\n");
   const cut = new Set(); // which sentences, by their numbers
-  let done = "", given = "", number = 0;
+  let done = "", unseen = "", number = 0;
   for (const [index, line] of lines.entries()) {
     if (index > 0) done += "\n";
-    let translated = "", previous;
+    let translated = "", given = "", previous;
     for (const part of translator.parts(line, options)) {
       const read = beginning(part.text, translator.fits(options));
       const made = isTranslated(read) ? await translator.translate(read, options) : part.text;
@@ -103,12 +103,13 @@ async function translateAll(translator, mine) {
       say("translating …");
     }
     done += translated;
+    if (!unseen && translator.isUnseen(given))
+      unseen = `; line ${index + 1} is in a script that this model's training hardly saw: expect nonsense`;
   }
   element("tgt").textContent = done;
   element("tgt").removeAttribute("aria-busy");
   const seconds = ((performance.now() - started) / 1000).toFixed(2);
   const tooLong = cut.size ? `; ${cut.size} of them longer than the model reads: the rest was cut off` : "";
-  const unseen = translator.isUnseen(given) ? "; the text is in a script that this model's training hardly saw: expect nonsense" : "";
   say(number === 0 ? "" : `${number} ${number === 1 ? "sentence" : "sentences"} in ${seconds} s${tooLong}${unseen}`);
 }
 
