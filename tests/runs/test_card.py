@@ -136,6 +136,11 @@ def test_what_inflates_scores_stands_below_them(run: RunFolder) -> None:
     assert "> **Warning.** 12 of the 12 references look tokenised" in written(run)
 
 
+def test_scores_on_what_it_was_trained_on_are_told(run: RunFolder) -> None:
+    change_scores(run, lambda scores: scores.update(trained_on=7))
+    assert "> **Warning.** The model was trained on 7 of these sources, so its scores may be too high" in written(run)
+
+
 @pytest.mark.parametrize(
     ("codes", "line", "title"),
     [

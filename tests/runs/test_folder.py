@@ -268,6 +268,9 @@ def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> 
     run.write_scores("test", {"num_sentences": 9, "decoded": {"greedy": {"bleu": bleu, "unfinished": 1}}}, {})
     scores = {"split": "test", "num_sentences": 9, "decoded": {"greedy": {"bleu": bleu}}}
     assert about_model(run.model) == {"parameters": 6, "finished": False, "scores": scores}
+    run.write_scores("test", {"num_sentences": 9, "trained_on": 7, "decoded": {"greedy": {"bleu": bleu}}}, {})
+    warning = "The model was trained on 7 of these sources, so its scores may be too high."
+    assert about_model(run.model)["scores"] == {**scores, "warning": warning}
     assert str(run.path) in str(unfinished(run.model))
     with_state(run, done="epochs")
     assert about_model(run.model)["finished"] is True

@@ -19,7 +19,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="
 DECODED = {"greedy": {"bleu": {"value": 20.0}}, "beam4": {"bleu": {"value": 21.25}}}
 SCORES = {"split": "test", "num_sentences": 1500, "decoded": DECODED}
 ABOUT = {"name": "<b>mine</b>", "preset": "reinforced", "parameters": 1_216_744, "warnings": [], "scores": SCORES}
-CHEAT = {**ABOUT, "name": "cheat", "warnings": ["It looks ahead.", "The model hardly <i>reads</i>."], "scores": None}
+WARNINGS = ["It looks ahead.", "The model hardly <i>reads</i>."]
+CHEAT = {**ABOUT, "name": "cheat", "warnings": WARNINGS, "scores": {"decoded": {}, "warning": "It knows its test set."}}
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
@@ -421,7 +422,7 @@ def test_it_says_which_model_answers_and_its_score(visit: Visits) -> None:
     assert page.input_value("#source") == "en"
     assert "not evaluated" in page.inner_text("#model")
     warnings = [strong.inner_text().strip() for strong in page.locator("#model strong").all()]
-    assert warnings == ["It looks ahead.", "The model hardly <i>reads</i>."]
+    assert warnings == ["It knows its test set.", *WARNINGS]
 
 
 def test_a_text_is_in_the_address_only_when_shared(visit: Visits) -> None:

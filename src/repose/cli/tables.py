@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
 from repose.runs.folder import RunFolder
+from repose.runs.records import knows_its_test
 from repose.saved_model.directory import UNNAMED_TASK, read_config
 from repose.system.terminal import counted, duration, make_table, quoted, reasons, show
 from repose.tasks.inflation import inflated
@@ -54,8 +55,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
     if names := scores.get("column_names"):
         what = "the first pair, which is scored like any other, seems to name the columns"
         show(f"WARNING: {what} ({', '.join(names)}): delete it")
-    if number := scores.get("trained_on"):
-        show(f"WARNING: the model was trained on {number:,} of these sources, so its scores may be too high")
+    if warning := knows_its_test(scores):
+        show(f"WARNING: {warning}")
     for unlike in scores.get("input_warnings", ()):
         show(f"WARNING: {InputWarning.from_json(unlike).sentence}")
     if warning := inflated(scores):

@@ -15,7 +15,7 @@ from repose.config.run_id import NOT_IN_RUN_ID
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
 from repose.runs.folder import RunConfig, RunFolder, model_warnings
-from repose.runs.records import EndReason, EndRecord
+from repose.runs.records import EndReason, EndRecord, knows_its_test
 from repose.saved_model import directory as model_dir
 from repose.saved_model.card import FENCE, head, loading
 from repose.system.files import read_file, write_file
@@ -167,7 +167,7 @@ def _training(experiment: Experiment, end: EndRecord | None) -> Iterator[str]:
 
 
 def _scores(split: str, scores: Mapping[str, Any]) -> str:
-    """Return a table of scores, with notes on inflated scores and unfinished translations."""
+    """Return a table of scores, with notes on scores that are too high and unfinished translations."""
     set_name = {"test": "test set", "valid": "validation set"}.get(split, split)
     count = f", {counted(scores['num_sentences'], 'sentence')}" if "num_sentences" in scores else ""
     rows = "".join(
@@ -179,13 +179,13 @@ def _scores(split: str, scores: Mapping[str, Any]) -> str:
         for decoding, found in scores.get("decoded", {}).items()
         if found.get("unfinished") or found.get("looping")
     ]
-    warning = inflated(scores)
+    warnings = filter(None, (knows_its_test(scores).capitalize(), inflated(scores)))
     free = "; the model reads its own earlier words, not a reference's" if "decoded" in scores else ""
     return (
         f"{_SCORES}\n\nOn the {set_name} of its own corpus{count}{free}. Scores on other kinds of text differ.\n\n"
         f"| decoding | metric | value | signature |\n|---|---|---|---|\n{rows}"
         + ("\n" + "".join(notes) if notes else "")
-        + (f"\n> **Warning.** {warning}\n" if warning else "")
+        + "".join(f"\n> **Warning.** {warning}\n" for warning in warnings)
     )
 
 

@@ -31,7 +31,7 @@ from repose.config.experiment import Experiment
 from repose.config.file import from_json, to_json
 from repose.config.run_id import id_of_settings
 from repose.runs import records
-from repose.runs.records import LITTLE_GAIN, Records, hardly_reads
+from repose.runs.records import LITTLE_GAIN, Records, hardly_reads, knows_its_test
 from repose.saved_model import directory as model_dir
 from repose.system.code import code_digest
 from repose.system.errors import CheckpointError, ConfigError
@@ -402,8 +402,9 @@ def main_figure(figures: Mapping[str, Any]) -> str:
 
 def _free_running(split: str, scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of free-running translations, by decoding."""
-    decoded = scores.get("decoded")
+    decoded, warning = scores.get("decoded"), knows_its_test(scores)
     return {
+        **({"warning": f"{warning.capitalize()}."} if warning else {}),
         "split": split,
         "num_sentences": scores.get("num_sentences"),
         "decoded": {

@@ -31,6 +31,13 @@ def hardly_reads(gain: float) -> str:
     return f"the model hardly reads its source ({measure})"
 
 
+def knows_its_test(scores: Mapping[str, Any]) -> str:
+    """Return the warning about scores (`scores.<split>.json`) on sources of which the model has learnt many; "" if it
+    has not."""
+    number = scores.get("trained_on")
+    return f"the model was trained on {number:,} of these sources, so its scores may be too high" if number else ""
+
+
 class RunStatus(enum.StrEnum):
     """How far a training is."""
 

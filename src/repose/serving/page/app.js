@@ -162,7 +162,7 @@ function tellModel() {
   const size = model.parameters ? `${(model.parameters / 1e6).toFixed(1)} M parameters` : null;
   const parts = [`Model: ${model.name}`, model.preset, size, score(model)].filter(Boolean);
   line.append(parts.join(" · "));
-  for (const sentence of model.warnings) {
+  for (const sentence of [model.scores?.warning, ...model.warnings].filter(Boolean)) {
     const warning = document.createElement("strong");
     warning.textContent = ` ${sentence}`;
     line.append(warning);
