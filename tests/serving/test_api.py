@@ -10,6 +10,7 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -697,6 +698,13 @@ def test_a_suggestion_is_kept_whole_or_not_at_all(tmp_path: Any) -> None:
     assert (response.status_code, said.read_bytes()) == (507, before)
     assert body(ask(app, "POST", "/suggest", json=PT_EN | {"s": "third"})) == {"success": True}
     assert [json.loads(line)["s"] for line in said.read_text("utf-8").splitlines()] == ["first", "third"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_suggestion_that_cannot_be_kept_says_why() -> None:
+    app = make_app(service(suggestions=Path("/dev/full")))  # which cannot be truncated
+    response = ask(app, "POST", "/suggest", json=PT_EN | {"s": "first"})
+    assert body(response) == {"error": "The suggestion cannot be kept: No space left on device"}
 
 
 def test_api_keys(tmp_path: Any) -> None:

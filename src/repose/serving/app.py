@@ -12,7 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -394,5 +394,6 @@ def _append(path: Path, entry: dict[str, str]) -> None:
                 return
         except OSError as error:
             why = error
-        file.truncate(size)
+        with suppress(OSError):  # `why` tells more
+            file.truncate(size)
         raise why
