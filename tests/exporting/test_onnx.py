@@ -188,8 +188,9 @@ def test_damaged_folders_are_refused(saving: Saving, tmp_path: Path, name: str) 
     path = tmp_path / "out" / name
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(CheckpointError, match=r"damaged"):
+    with pytest.raises(CheckpointError, match=r"damaged") as caught:
         repose.load(tmp_path / "out")
+    assert "repose-onnx.json" in str(caught.value)
     path.unlink()
     if name in ("greedy.onnx", "beam.onnx"):
         path.symlink_to("nowhere")
@@ -441,9 +442,10 @@ def test_a_device_may_be_torchs_own_and_workers_numpys(saving: Saving) -> None:
 
 
 def test_folders_that_cannot_be() -> None:
-    nothing: Any = None
-    with pytest.raises(ConfigError, match="the folder of a model is None, but must be a path"):
-        repose.load(nothing)
+    no_folder: Any
+    for no_folder in (None, b"out"):
+        with pytest.raises(ConfigError, match=f"the folder of a model is {no_folder!r}, but must be a path"):
+            repose.load(no_folder)
     with pytest.raises(CheckpointError) as caught:
         repose.load("a" * 5000)
     assert len(str(caught.value)) < 200 or sys.version_info >= (3, 14)

@@ -48,7 +48,7 @@ def load(
     cannot have, and for models with different tokenizers, MissingExtraError if the engine's library is not installed,
     and WriteError if the engine is onnx and the cache cannot be written.
     """
-    if isinstance(folder, Sequence) and not isinstance(folder, str):
+    if isinstance(folder, Sequence) and not isinstance(folder, str | bytes):
         return _ensemble(folder, workers, device=device, precision=precision, engine=engine)
     device = device_name(device)
     if engine not in get_args(EngineChoice):

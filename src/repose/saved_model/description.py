@@ -82,11 +82,11 @@ def read_description(
         raise CheckpointError(f"{folder} was exported by another repose, in format {version!r}: export the model again")
     for name, digest in files.items() if check_files else ():
         if name not in may_lack or os.path.lexists(folder / name):
-            _check(folder, name, digest)
+            _check(folder, name, digest, path.name)
     return dict(content)
 
 
-def _check(folder: Path, name: str, digest: Any) -> None:
+def _check(folder: Path, name: str, digest: Any, description: str) -> None:
     path = folder / name
     try:
         found = sha256_of(path) if hub.is_inside(path, folder) and path.is_file() else None
@@ -98,6 +98,6 @@ def _check(folder: Path, name: str, digest: Any) -> None:
         raise CheckpointError(f"{path} is missing, so the export is not complete: export or copy it again")
     if found != digest:
         raise CheckpointError(
-            f"{path} is damaged or of another export, its SHA-256 is not the one in {description_file('*')}: "
+            f"{path} is damaged or of another export, its SHA-256 is not the one in {description}: "
             "export or copy it again"
         )
