@@ -2,6 +2,7 @@
 
 import builtins
 import bz2
+import codecs
 import csv
 import errno
 import gzip
@@ -226,9 +227,18 @@ def test_a_table_by_another_name_is_to_be_renamed(tmp_path):
         PairReader([tmp_path / "my.txt"])
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_table_in_utf_16_is_converted_by_the_command_that_is_advised(tmp_path, encoding):
-    """Which Excel calls "Unicode Text", and in which it quotes cells as in CSV. No file of the user's is replaced."""
+def test_a_table_that_excel_calls_unicode_text_is_read_once_it_is_renamed(tmp_path):
+    """It is in UTF-16 with a byte-order mark, and its cells are quoted as in CSV."""
+    path = tmp_path / "my pairs.txt"
+    path.write_bytes('um gato\t"a ""cat"", here"\r\n'.encode("utf-16"))
+    with pytest.raises(DataError, match=r"has a tab, so rename it to my pairs\.csv if it is a table, such as Excel's"):
+        PairReader([path])
+    assert read([path.rename(tmp_path / "my pairs.csv")])[0] == [("um gato", 'a "cat", here')]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_table_in_utf_16_without_its_mark_is_converted_by_the_command_that_is_advised(tmp_path, encoding):
+    """No file of the user's is replaced."""
     (tmp_path / "my pairs.txt").write_bytes('um gato\t"a ""cat"", here"\r\n'.encode(encoding))
     for ending in (".csv", ".tsv"):
         (tmp_path / f"my pairs{ending}").write_text("mine", encoding="utf-8")
@@ -264,6 +274,17 @@ def test_line_ends_of_windows_are_no_problem(corpus):
 
 
 # --- lines
+
+
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_utf_16_is_read_where_a_mark_says_so(corpus, mark):
+    """Some of its characters have a byte like a line feed's; a line may be longer than what is read at once."""
+    texts = ["um gato", "\u0a0a\u010a", "𝄞 " * 9_000, "x" * 20_001, "fim"]
+    encoding = "utf-16-le" if mark == codecs.BOM_UTF16_LE else "utf-16-be"
+    data = mark + "".join(f"{text}\r\n" for text in texts).encode(encoding)
+    pairs, counts = read(corpus(data, lines("1", "2", "3", "4", "5")))
+    assert [src for src, _ in pairs] == [*texts[:3], texts[4]]
+    assert "1 × byte-order mark removed from a file" in counts.describe()
 
 
 def test_lines_end_at_line_feeds_only(corpus):

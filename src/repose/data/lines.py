@@ -1,4 +1,7 @@
-"""Read lines of text files from unknown sources, plain, .gz or .xz, in constant memory; `DataError` if not UTF-8."""
+"""Read lines of text files from unknown sources, plain, .gz or .xz, in constant memory.
+
+They are in UTF-8, or in UTF-16 with a byte-order mark, as Excel's Unicode Text; anything else is a `DataError`.
+"""
 
 import codecs
 import gzip
@@ -8,10 +11,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from repose.system.errors import DataError
 from repose.system.terminal import quoted
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
 PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
@@ -32,6 +38,8 @@ WHERE_ENCODING = (
 """The end of a sentence that says how to convert a file from ENCODING."""
 _LOST = "if letters have become ? in it, no conversion brings them back: save it again, from a spreadsheet as CSV UTF-8"
 _IN_EXCEL = ", in Excel by saving it as CSV UTF-8"
+_UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+"""Encodings by their byte-order mark."""
 _BLOCK, _PIECE = 1 << 20, 1 << 16
 
 
@@ -41,11 +49,13 @@ def on_one_line(text: str) -> str:
 
 
 class LineReader:
-    """The lines of a UTF-8 text file, plain, .gz or .xz, without line ends; read in one pass.
+    """The lines of a text file, plain, .gz or .xz, without line ends; read in one pass.
+
+    The file is in UTF-8, or in UTF-16 if its byte-order mark says so.
 
     Lines end at "\\n" only: form feed, U+0085, U+2028 and a lone "\\r" are text. A "\\r" before the "\\n" is removed,
     and so is a byte-order mark at the beginning of the file. A line of more than `max_bytes` bytes is skipped without
-    holding it in memory, and yielded as None. Raises `DataError` with file and line number for anything but UTF-8, for
+    holding it in memory, and yielded as None. Raises `DataError` with file and line number for other encodings, for
     files that cannot be read, and for files whose only line ends are "\\r".
     """
 
@@ -59,7 +69,8 @@ class LineReader:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[str | None]:
-        with _readable(self.path), opened(self.path) as file:
+        with _readable(self.path), opened(self.path) as packed:
+            file = _in_utf_8(packed)
             bound = self._max_bytes + 2  # room for the line end
             while data := file.readline(bound + (len(codecs.BOM_UTF8) if self.num_lines == 0 else 0)):
                 self.num_lines += 1
@@ -82,8 +93,6 @@ class LineReader:
                 try:
                     yield None if too_long else line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    if self.num_lines == 1 and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                        raise self._in_utf_16() from error
                     raise DataError(
                         f"{self.path}, line {self.num_lines}: not UTF-8 (byte 0x{line[error.start]:02x} at position "
                         f"{error.start + 1}): convert the file to UTF-8{_IN_EXCEL * (self.path.suffix == '.csv')}"
@@ -99,14 +108,12 @@ class LineReader:
         if first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
             raise DataError(f"{self.path} is in UTF-32: save it in UTF-8{self._by_iconv('utf-32')}")
         if order := order_of_utf_16(first):
-            raise self._in_utf_16(order)
+            by_iconv = self._by_iconv(f"utf-16{order}")
+            raise DataError(f"{self.path} is in UTF-16 without a byte-order mark: save it in UTF-8{by_iconv}")
         if not ended and first.count(b"\r") > 1:
             old = "has no line feed but carriage returns, the line ends of old Macs"
             by_tr = self._by(r"tr '\r' '\n' <", "unix")
             raise DataError(f"{self.path} {old}: convert it{by_tr}")
-
-    def _in_utf_16(self, order: str = "") -> DataError:
-        return DataError(f"{self.path} is in UTF-16: save it in UTF-8{self._by_iconv(f'utf-16{order}')}")
 
     def _by_iconv(self, encoding: str, more: str = "") -> str:
         """Name the iconv command that converts the file, as the end of a sentence; empty for a compressed file."""
@@ -121,13 +128,42 @@ class LineReader:
         return f" with `{command} {old} > {new}`"
 
 
+class _Decoded(io.RawIOBase):
+    """The bytes of a file in another encoding, in UTF-8."""
+
+    def __init__(self, file: BinaryIO, encoding: str) -> None:
+        super().__init__()
+        text = codecs.iterdecode(iter(lambda: file.read(_PIECE), b""), encoding)
+        self._blocks = codecs.iterencode(text, "utf-8")
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        room = memoryview(buffer)
+        self._rest = self._rest or next(self._blocks, b"")
+        read, self._rest = self._rest[: len(room)], self._rest[len(room) :]
+        room[: len(read)] = read
+        return len(read)
+
+
+def _in_utf_8(file: io.BufferedReader) -> io.BufferedReader:
+    """Return a reader of the file's bytes in UTF-8, if its byte-order mark says that it is in UTF-16; else the file."""
+    begin = file.peek(4)[:4]
+    encoding = _UTF_16.get(begin[:2])
+    if encoding is None or begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        return file
+    return io.BufferedReader(_Decoded(file, encoding), _BLOCK)  # the mark stays, and becomes that of UTF-8
+
+
 def beginning_of(path: Path) -> tuple[str, str]:
     """Return the first line of a file, shortened if it is long, and the file's encoding as iconv calls it.
 
     Raises `DataError` for a file that cannot be read.
     """
     data = next(blocks(path), b"")
-    has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    has_mark = data[:2] in _UTF_16
     order = order_of_utf_16(data.partition(b"\n")[0])
     encoding = f"utf-16{order}" if has_mark or order else "utf-8"
     return data.decode(encoding, errors="replace").partition("\n")[0], encoding
@@ -176,11 +212,10 @@ def _skip_line(file: BinaryIO) -> bool:
     return bool(data)
 
 
-def opened(path: Path) -> BinaryIO:
+def opened(path: Path) -> io.BufferedReader:
     """Open a text file for reading, unpacked if its name ends in .gz or .xz."""
-    packed = PACKED.get(path.suffix.lower())
     # gzip's and lzma's own readline() are written in Python and several times slower than BufferedReader's.
-    return path.open("rb", buffering=_BLOCK) if packed is None else io.BufferedReader(packed(path), _BLOCK)
+    return io.BufferedReader(PACKED.get(path.suffix.lower(), io.FileIO)(path), _BLOCK)
 
 
 @contextmanager
@@ -198,6 +233,8 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         with unpackable(path):
             yield
+    except UnicodeDecodeError as error:  # by `_Decoded`
+        raise DataError(f"{path} is damaged: it has the mark of UTF-16 but is not in it: save it again") from error
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}: check the path") from error
     except OSError as error:

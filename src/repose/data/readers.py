@@ -253,9 +253,11 @@ def _other_name(path: Path) -> str:
             return ""
         if encoding == "utf-8" or unpacked(path) != path:
             return f"; its first line has a tab, so rename it to {unpacked(path).stem}.tsv if it is a table"
-        table = path.with_name(f"utf8.{path.stem}.csv")  # not .tsv: Excel puts cells with commas or quotes in quotes
-        command = f"iconv -f {encoding} -t utf-8 {quoted(path)} > {quoted(table)}"
-        return f"; its first line has a tab: if it is a table, such as Excel's Unicode Text, convert it by `{command}`"
+        csv = f"{path.stem}.csv"  # not .tsv: Excel puts cells with commas or quotes in quotes
+        if encoding == "utf-16":
+            return f"; its first line has a tab, so rename it to {csv} if it is a table, such as Excel's Unicode Text"
+        command = f"iconv -f {encoding} -t utf-8 {quoted(path)} > {quoted(path.with_name(f'utf8.{csv}'))}"
+        return f"; its first line has a tab: if it is a table, convert it by `{command}`"
     return ""
 
 
