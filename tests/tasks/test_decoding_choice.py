@@ -32,19 +32,25 @@ def test_on_few_sentences_a_lead_says_little(monkeypatch: pytest.MonkeyPatch) ->
         no_repeat_ngram_size = 0
         tgt_tokenizer = SimpleNamespace(lowercase=False)
 
-        def translate(self, sources: list[str], *, length_penalty: float, **_: float) -> list[SimpleNamespace]:
+        def translate(
+            self, sources: list[str], *, beam_size: int, length_penalty: float, **_: float
+        ) -> list[SimpleNamespace]:
+            clock.append(clock[-1] + beam_size)
             cut = [place % 3 == 0 and length_penalty == 1.0 for place in range(len(sources))]
             less = [place % 3 == 1 and length_penalty != 1.0 for place in range(len(sources))]
             ends = [-9 if a else -6 if b else None for a, b in zip(cut, less, strict=True)]
             return [SimpleNamespace(text=REFERENCE[:end]) for end in ends]
 
+    clock = [0.0]
     monkeypatch.setattr(decoding_choice, "_SAY_SECONDS", 0.0)
+    monkeypatch.setattr("time.monotonic", lambda: clock[-1])
     asked = DecodingConfig(no_repeat_ngram_size=3)
     for times, penalty in ((1, 1.0), (100, 0.2)):
         sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
         said = list[str]()
         choice = choose_decoding(Cutting(), sources, references, asked, said.append)  # type: ignore[arg-type]
-        assert said == [f"choosing how to search: {number} of 5 searches tried" for number in (1, 2, 3, 4)]
+        left = zip((1, 2, 3, 4), (16, 12, 8, 4), strict=True)  # a second for each beam
+        assert said == [f"choosing how to search: {n} of 5 searches tried, about {s} s left" for n, s in left]
         assert [trial.beam_size for trial in choice.trials] == searches(asked)
         beams = {trial.length_penalty: trial.bleu for trial in choice.trials if trial.beam_size > 1}
         assert beams[1.0] < beams[0.2]

@@ -14,7 +14,7 @@ from repose.decoding.translator import Translator
 from repose.evaluation.metrics import tokenizer_for
 from repose.evaluation.sentence_statistics import References
 from repose.evaluation.significance import resample
-from repose.system.terminal import Say
+from repose.system.terminal import Say, duration
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Length penalties to try. Models trained on little data stop too early, so high values help them."""
@@ -120,21 +120,25 @@ def choose_decoding(
 ) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
     `asked` already forbids repeats, greedy search and the best beam with `NO_REPEAT`. The translator's own settings are
-    ignored, because an earlier choice may have set them. Reports progress every half minute."""
+    ignored, because an earlier choice may have set them. Reports progress every half minute, and the time that is left
+    if a search takes time in proportion to its beam."""
     usual, some = asked.no_repeat_ngram_size, references[:SENTENCES]
     lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
     scored = References(some, lowercase=lowercase, tokenize=tokenize)
     resampled: dict[float, NDArray[np.float64]] = {}
-    total, done, told = len(searches(asked)), 0, time.monotonic()
+    beam_sizes, done, began = searches(asked), 0, time.monotonic()
+    told = began
 
     def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
         nonlocal done, told
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
         found = scored.statistics([t.text for t in translator.translate(sources[:SENTENCES], **how)])
         done += 1
-        if done < total and time.monotonic() - told >= _SAY_SECONDS:
-            say(f"choosing how to search: {done} of {total} searches tried")
-            told = time.monotonic()
+        now = time.monotonic()
+        if done < len(beam_sizes) and now - told >= _SAY_SECONDS:
+            left = duration((now - began) * sum(beam_sizes[done:]) / sum(beam_sizes[:done]))
+            say(f"choosing how to search: {done} of {len(beam_sizes)} searches tried, about {left} left")
+            told = now
         if beam > 1 and no_repeat == usual:
             resampled[penalty] = resample([found], num_resamples=RESAMPLES).values
         return DecodingTrial(**how, bleu=found.score())
