@@ -127,7 +127,9 @@ def test_a_finished_run_is_not_repeated(trained: Path, corpus: tuple[Path, Path]
 def test_other_settings_do_not_touch_a_run(trained: Path, corpus: tuple[Path, Path], run: Run) -> None:
     code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--set", "training.seed=1")
     assert code == 1
-    assert "these settings and data would make run" in err
+    assert "these settings and data would make another (training.seed was 0, is 1): choose another folder" in err
+    assert "or the settings of that run (--set training.seed=0)" in err
+    assert "pairs read" not in err, "the corpus was prepared before"
     code, _, err = run("train", *corpus, "--out", trained, *SETTINGS, "--preset", "ablation-none")
     assert code == 1
     assert err.count("\n") == len(err.splitlines())

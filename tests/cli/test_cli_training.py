@@ -207,12 +207,15 @@ def test_minutes_are_spoken_of_as_minutes(run: Run, corpus: tuple[Path, Path], t
     assert run(*command, "--minutes", 1)[0] == 0
     _, _, err = run(*command, "--minutes", 2)
     assert "was started with a limit of 1 min, not with a limit of 2 min: a time limit is part of a training" in err
+    assert "pairs read" not in err, "the corpus was prepared before"
     assert "changed later; resume it as it was started, start again in another folder, or train" in err
     assert err.endswith(f"or train the weights further in one (--from {tmp_path / 'run'}, or start in Python)\n")
     _, _, err = run(*command, "--minutes", 2, "--set", "training.seed=1")
     assert "training.max_hours was 0.01667 (--minutes 1), is 0.03333 (--minutes 2)" in err
     _, _, err = run(*command, "--set", "training.seed=1")
     assert "training.max_hours was 0.01667 (--minutes 1), is not set" in err
+    options = shlex.split(err.split("settings of that run (")[1].split(")")[0])
+    assert run(*command, *options)[0] == 0, "they resume that run"
 
 
 def test_the_recipe_says_what_it_sets_alone(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:

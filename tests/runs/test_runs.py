@@ -345,7 +345,7 @@ def test_settings_are_named_as_they_make_another_run(corpus: list[str], tmp_path
     other = ["decoding.max_extra_tokens=20", "training.bleu_sentences=5", f"training.schedule_width={width}"]
     with pytest.raises(CheckpointError) as caught:
         run(small(corpus, *by_chrf, *other), tmp_path / "run", device="cpu", workers=1, progress="none")
-    named = str(caught.value).partition("(")[2].partition(", other validation text)")[0]
+    named = str(caught.value).partition("(")[2].partition("): choose another folder")[0]
     assert (
         re.sub(r"\d+|not set", "N", named)
         == "training.bleu_sentences was N, is N, decoding.max_extra_tokens was N, is N"

@@ -1,7 +1,7 @@
 """Claim a run directory for a new training, or check that a resumed training matches the run in it."""
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import torch
 
 from repose._version import __version__
 from repose.config.experiment import Experiment, TokenizerConfig
+from repose.config.file import to_toml
 from repose.config.run_id import MEASURING, differing_settings, setting
 from repose.data.language import UNKNOWN
 from repose.runs.folder import RunConfig, RunFolder, model_code
@@ -48,7 +49,7 @@ def claim(
     if run.config_file.exists():
         theirs = run.config()
         if theirs.run_id != identity:
-            raise CheckpointError(_holds_another(folder, theirs, experiment, identity, digests))
+            raise CheckpointError(_holds_another(folder, theirs, experiment, digests))
         same_test = theirs.data == data.folder.name or theirs.test == data.test_digest
         if theirs.experiment.decoding != experiment.decoding or not same_test:
             raise CheckpointError(
@@ -83,13 +84,23 @@ def claim(
         claim(folder, experiment, identity, digests, data, check)
 
 
-def _holds_another(
-    folder: Path, theirs: RunConfig, experiment: Experiment, identity: str, digests: Mapping[str, str]
-) -> str:
+def refuse_other_settings(folder: Path, experiment: Experiment) -> None:
+    """Raise CheckpointError, as `claim` would, if the folder's run has the same files but other settings.
+
+    So a training that cannot be resumed ends before its corpus is prepared."""
+    run = RunFolder(folder)
+    if not run.config_file.exists():
+        return
+    theirs = run.config()
+    if _same_files(theirs.experiment, experiment) and differing_settings(theirs.experiment, experiment):
+        raise CheckpointError(_holds_another(folder, theirs, experiment, theirs.digests))
+
+
+def _holds_another(folder: Path, theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
     """Return the error for a folder that holds another run than the requested one."""
-    settings, further = _differing_settings(theirs, experiment).keys(), f"--from {quoted(folder)}, or start in Python"
+    settings, further = _differing_settings(theirs, experiment), f"--from {quoted(folder)}, or start in Python"
     same_data = not _differing_data(theirs, digests)
-    if same_data and settings == {"training.max_hours"}:
+    if same_data and settings.keys() == {"training.max_hours"}:
         hours = (of.training.max_hours for of in (theirs.experiment, experiment))
         was, now = ("without a time limit" if of is None else f"with a limit of {60 * of:.4g} min" for of in hours)
         return (
@@ -105,10 +116,11 @@ def _holds_another(
             "resume it, or start again in another folder"
         )
     return (
-        f"{folder} holds run {theirs.run_id}, and these settings and data would make run {identity} "
-        f"({_differences(theirs, experiment, digests)}): choose another folder, or the settings of that run"
+        f"{folder} holds run {theirs.run_id}, and these settings and data would make another "
+        f"({_differences(settings, theirs, digests)}): choose another folder, or the settings of that run"
+        f"{_as_options(settings, theirs)}"
     ) + f"; to train its weights further, do so in another folder ({further})" * (
-        same_data and bool(settings) and settings <= _LENGTH  # the runs differ only in their length
+        same_data and bool(settings) and settings.keys() <= _LENGTH  # the runs differ only in their length
     )
 
 
@@ -125,12 +137,21 @@ def _measuring_settings(experiment: Experiment) -> dict[str, object]:
     }
 
 
-def _differences(theirs: RunConfig, experiment: Experiment, digests: Mapping[str, str]) -> str:
+def _differences(settings: Mapping[str, str], theirs: RunConfig, digests: Mapping[str, str]) -> str:
     """Say how the runs differ: in which settings, and whether in their data."""
-    settings = list(_differing_settings(theirs, experiment).values())
-    if len(settings) > _MOST_DIFFERENCES:
-        settings[_MOST_DIFFERENCES:] = [f"and {len(settings) - _MOST_DIFFERENCES} more"]
-    return ", ".join([*settings, *_differing_data(theirs, digests)]) or "another version of repose"
+    shown = list(settings.values())
+    if len(shown) > _MOST_DIFFERENCES:
+        shown[_MOST_DIFFERENCES:] = [f"and {len(shown) - _MOST_DIFFERENCES} more"]
+    return ", ".join([*shown, *_differing_data(theirs, digests)]) or "another version of repose"
+
+
+def _as_options(settings: Iterable[str], theirs: RunConfig) -> str:
+    """Return, in brackets, the options that give these settings their values in that run: nobody may have changed them
+    but another version of repose, whose recipe is another."""
+    values = {name: setting(theirs.experiment, name) for name in settings}
+    texts = {name: value if isinstance(value, str) else to_toml(value).strip('"') for name, value in values.items()}
+    options = " ".join(f"--set {quoted('='.join(each))}" for each in texts.items())
+    return f" ({options})" * bool(options)
 
 
 def _differing_settings(theirs: RunConfig, experiment: Experiment) -> dict[str, str]:

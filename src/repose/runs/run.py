@@ -15,7 +15,7 @@ from repose.positions_rl.table import PositionTable, default_table
 from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
-from repose.runs.claim import claim
+from repose.runs.claim import claim, refuse_other_settings
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder
 from repose.runs.records import EndReason, Record, RunStatus
 from repose.saved_model import directory as model_dir
@@ -116,6 +116,7 @@ def run(
             if is_first:
                 _check_files(here)
             experiment = _in_languages_of(here, experiment)
+            refuse_other_settings(folder, experiment)
             data, table, identity = _begun(experiment, folder, say)
             was_done = is_first and _is_done(here)
             if is_first and not was_done:
