@@ -36,6 +36,20 @@ def test_where_it_is() -> None:
     assert advice.share(finding(Kind.CONTROL, 1, of=29_000)) == "0.0034 %"
 
 
+def test_lines_left_out_are_explained_by_the_columns_of_tables_only() -> None:
+    text, tsv, csv = (
+        advice.what_to_do(finding(Kind.UNUSABLE, detail=detail, places=places))
+        for detail, places in (
+            ("source empty", ""),
+            ("no tab, first on line 1", ""),
+            ("more than 2 columns, first on row 1", "row"),
+        )
+    )
+    assert text == "Fix these lines on both sides, or delete them from both."
+    assert tsv.startswith(f"{text} More columns come from a tab")
+    assert csv == f"{text} More columns come from a separator inside a cell that is not in quotes."
+
+
 def test_how_sides_are_named_goes_by_the_kind_of_file() -> None:
     by_fields = "(--src-field and --tgt-field"
     assert advice.name_sides("text").endswith(f"{by_fields})")

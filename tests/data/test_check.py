@@ -105,6 +105,7 @@ case("accents apart", changed(FEW, lambda s: s + " cafe\u0301"), Kind.DECOMPOSED
 NUKTA = changed(MANY, lambda s: s + " \u09dc\u09df")
 case("codes as names", [("pt-BR", "en"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="pt-BR, en")
 case("other names", [('"Source"', " TARGET"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail='"Source",  TARGET')
+case("an own name", [("Galego", "English"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="Galego, English")
 case("names of languages", [("English", "ewe"), *sentences(200)], Kind.COLUMN_NAMES, 1, 1, detail="English, ewe")
 case("repetitions", sentences(200) + sentences(50), Kind.REPEATED, 50, 201)
 case(
@@ -262,7 +263,18 @@ def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Pat
     assert not of_kind(checked(NUKTA, tmp_path), Kind.DECOMPOSED)
 
 
-@pytest.mark.parametrize("first", [("no", "No"), ("Is it", "en"), ("no-one", "it"), ("so", "if"), ("No.", "It.")])
+@pytest.mark.parametrize(
+    "first",
+    [
+        ("no", "No"),
+        ("Is it", "en"),
+        ("no-one", "it"),
+        ("so", "if"),
+        ("No.", "It."),
+        ("English", "English"),
+        ("I am English", "English"),
+    ],
+)
 def test_a_first_pair_of_words_is_no_line_of_names(first: tuple[str, str], tmp_path: Path) -> None:
     assert of_kind(checked([first, *sentences(200)], tmp_path), Kind.COLUMN_NAMES) == []
     few = [("pt", "en"), *[("gato", "cat"), ("cão", "dog"), ("casa", "house")] * 9]

@@ -207,6 +207,8 @@ def test_each_pass_reads_and_counts_anew(corpus):
         ([], "0 files cannot be a corpus"),
         (["a.de", "a.en", "a.fr"], "3 files cannot be a corpus"),
         (["a.tsv", "b.tsv", "c.tsv"], "3 files cannot be a corpus: name two aligned text files, one TSV or CSV file"),
+        (["a.json"], r"alone cannot be .*make JSON lines with `jq -c '\.\[\]' \S*a\.json > \S*a\.jsonl`$"),
+        (["a.de.zip", "a.en.zip"], "a.de.zip is a .zip file, which .*unpack it, and name the files of sentences in it"),
         (["a.docx"], "save a document as plain text in UTF-8"),
         (["a.tsv", "b.csv"], "are two tables: give one table at a time"),
         (["a.jsonl", "a.en"], "cannot be aligned text files"),

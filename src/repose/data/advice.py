@@ -151,11 +151,17 @@ _SENTENCES: dict[Kind, tuple[str, str]] = {
     Kind.WORDLESS: ("Neither letter nor digit on a side", "Remove them: there is nothing to translate."),
     Kind.UNUSABLE: (
         "Left out by training",
-        "Fix these lines on both sides, or delete them from both. In TSV, more columns come from a tab inside a "
-        "sentence, and lines without a tab from a line break inside a cell: the line between two of them is "
-        "then a wrong pair.",
+        "Fix these lines on both sides, or delete them from both.",
     ),
 }
+_PLACED = ", first on "
+"""In the reason why a line of a table is left out because of its columns: the place follows."""
+_OF_COLUMNS = {
+    "row": "More columns come from a separator inside a cell that is not in quotes.",
+    "": "More columns come from a tab inside a sentence, and lines without a tab from a line break inside a cell: the "
+    "line between two of them is then a wrong pair.",
+}
+"""Further advice on lines of a table that are left out because of their columns."""
 
 
 def what(finding: Finding) -> str:
@@ -169,7 +175,8 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
         return "As corpus.pretokenized says: BLEU is also shown with tok:none."
     if finding.kind is Kind.UNUSABLE and finding.places == "unit":
         return f"Nothing, if a unit is not translated yet; for texts in another language, name it with {BY_FIELDS}."
-    return _SENTENCES[finding.kind][1]
+    more = f" {_OF_COLUMNS[finding.places]}" if finding.kind is Kind.UNUSABLE and _PLACED in finding.detail else ""
+    return _SENTENCES[finding.kind][1] + more
 
 
 def where(finding: Finding) -> str:
@@ -177,7 +184,7 @@ def where(finding: Finding) -> str:
     line = f"{finding.places or 'line'} {finding.line:,}"
     example = {
         Kind.SLIPPED: f"from {line} on, {_moved(finding.amount)}",
-        Kind.UNUSABLE: finding.detail if ", first on " in finding.detail else f"{finding.detail}, first {line}",
+        Kind.UNUSABLE: finding.detail if _PLACED in finding.detail else f"{finding.detail}, first {line}",
     }.get(finding.kind, f"first {line}" + (f": {finding.detail}" if finding.detail else ""))
     noun = place(finding)
     number = counted(finding.count, noun)

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from repose.data.corpus_statistics import NO_SCRIPT, CorpusStatistics, script_name
 from repose.data.findings import HELD_OUT, CorpusCheck, Finding, Kind, worst_first
-from repose.data.language import UNKNOWN, known_languages, short_code
+from repose.data.language import UNKNOWN, code_of, known_languages, short_code
 from repose.data.misalignment import FEWEST_PAIRS, Slip, find_slip
-from repose.data.pairs import SIDES, Side
+from repose.data.pairs import SIDES, Pair, Side
 from repose.data.readers import PairReader, UnequalLinesError, kind_of
 from repose.data.tables import names_columns, plain_name
 from repose.system.errors import DataError
@@ -171,7 +171,7 @@ def _where(kind: Kind, side: str, mask: NDArray[np.bool_], of: int, detail: str 
 
 def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     """Yield findings about single lines, and about the first line."""
-    if seen.first is not None and names_columns(seen.first):
+    if seen.first is not None and _names_languages(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
         if min(np.median(length) for length in lengths) >= _SENTENCE:
             yield from _finding(Kind.COLUMN_NAMES, "", [0], seen.pairs, ", ".join(seen.first))
@@ -180,13 +180,21 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
         yield from _finding(kind, side, tally.rows, of, tally.detail)
 
 
+def _names_languages(first: Pair) -> bool:
+    """Return whether a first pair names columns, if perhaps one of them in words that are not known: "Galego" beside
+    "English"."""
+    names = [plain_name(side) for side in first]
+    is_one_known = any(code_of(name) != name for name in names) and names[0] != names[1]
+    return names_columns(first) or (is_one_known and all(map(_NAME.fullmatch, names)))
+
+
 def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
     """Find a first row that may name a table's columns in words that are not known.
 
     Such a row has one or two words on each side, without punctuation. It is in another script than the rest of a side,
     or at most half as long as the shortest of the next rows.
     """
-    if seen.first is None or names_columns(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
+    if seen.first is None or _names_languages(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
         return []
     sides = list(seen.sides.values())
     lengths = np.stack([side.lengths[side.lengths > 0] for side in sides])

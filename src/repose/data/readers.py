@@ -35,7 +35,8 @@ _SUFFIXES = {
     ".tmx": "tmx",
 }
 
-_OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz")
+_ARCHIVES = (".zip", ".7z", ".rar", ".tar", ".tgz")
+_OTHERWISE_PACKED = (".bz2", ".zst", ".lz4", ".lzma", ".z", *_ARCHIVES)
 
 
 class PairReader:
@@ -188,7 +189,8 @@ def refuse_packed(files: Iterable[str | Path]) -> None:
         path = PurePath(name)
         inner = unpacked(path)
         if (suffix := inner.suffix.lower()) in _OTHERWISE_PACKED:
-            raise DataError(f"{name} is a {suffix} file, which cannot be read: unpack it, or pack it as .gz or .xz")
+            otherwise = "and name the files of sentences in it" if suffix in _ARCHIVES else "or pack it as .gz or .xz"
+            raise DataError(f"{name} is a {suffix} file, which cannot be read: unpack it, {otherwise}")
         if suffix == ".parquet" and inner != path:
             raise DataError(f"{name} is a packed Parquet file, which cannot be read: unpack it (Parquet packs itself)")
 
@@ -247,6 +249,9 @@ def _other_name(path: Path) -> str:
     """Return advice on a file given alone, if its name or first line shows what it is; else ""."""
     if path.suffix.lower() in _OFFICE:
         return f"; {AS_TEXT}"
+    if path.suffix.lower() == ".json":
+        lines = quoted(path.with_suffix(".jsonl"))
+        return f"; of a JSON list of records, make JSON lines with `jq -c '.[]' {quoted(path)} > {lines}`"
     with suppress(DataError):
         line, encoding = beginning_of(path) if path.is_file() else ("", "")
         if "\t" not in line:
