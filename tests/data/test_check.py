@@ -263,6 +263,15 @@ def test_letters_that_have_no_form_of_one_character_are_no_finding(tmp_path: Pat
     assert not of_kind(checked(NUKTA, tmp_path), Kind.DECOMPOSED)
 
 
+@pytest.mark.parametrize(("above", "line"), [("", 1), (";\n", 2), ("O meu glosario;\n;\n", 3)])
+@pytest.mark.parametrize("names", ["Galego;English", "Galego;Anglès"])
+def test_names_of_columns_are_found_below_other_rows(names: str, above: str, line: int, tmp_path: Path) -> None:
+    rows = "".join(f"{a};{b}\n" for a, b in sentences(200))
+    (tmp_path / "c.csv").write_text(f"{above}{names}\n{rows}", encoding="utf-8")
+    found = of_kind(check_corpus({"train": PairReader([tmp_path / "c.csv"])}), Kind.COLUMN_NAMES)
+    assert [one.line for one in found] == [line]
+
+
 @pytest.mark.parametrize(
     "first",
     [

@@ -644,6 +644,18 @@ def test_a_tsv_line_with_a_stray_tab_is_left_out_and_named(tmp_path):
     assert counts.dropped == {"more than 2 columns, first on line 2": 2, "no tab, first on line 3": 1}
 
 
+def test_columns_of_numbers_are_no_example_of_source_and_target(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\tum\t2,5\tone\n", encoding="utf-8")
+    fails([tmp_path / "a.tsv"], "such as --src-field 2 --tgt-field 4")
+
+
+@pytest.mark.parametrize("names", ["Galician (gl)\tEnglish (en)", "galician (Spain)\tENGLISH (United States)"])
+def test_more_may_follow_the_names_of_languages_in_brackets(tmp_path, names):
+    (tmp_path / "a.tsv").write_text(f"{names}\num\tone\n", encoding="utf-8")
+    assert read([tmp_path / "a.tsv"])[0] == [("um", "one")]
+    assert languages_of_files([tmp_path / "a.tsv"], ("src", "tgt")) == ("gl", "en")
+
+
 @pytest.mark.parametrize("line", ["a\tb\tc", "pt\ten\tde\tfr"])
 def test_tsv_that_begins_with_more_than_two_columns(tmp_path, line):
     (tmp_path / "a.tsv").write_text(f"{line}\na\tb\n", encoding="utf-8")

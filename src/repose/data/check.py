@@ -174,7 +174,7 @@ def _of_lines(seen: CorpusStatistics) -> Iterator[Finding]:
     if seen.first is not None and _names_languages(seen.first):
         lengths = [one.lengths[one.lengths > 0] for one in seen.sides.values()]
         if min(np.median(length) for length in lengths) >= _SENTENCE:
-            yield from _finding(Kind.COLUMN_NAMES, "", [0], seen.pairs, ", ".join(seen.first))
+            yield from _finding(Kind.COLUMN_NAMES, "", [seen.first_row], seen.pairs, ", ".join(seen.first))
     for (kind, side, _), tally in seen.tallies.items():
         of = seen.rows if kind is Kind.UNUSABLE else seen.pairs
         yield from _finding(kind, side, tally.rows, of, tally.detail)
@@ -189,9 +189,9 @@ def _names_languages(first: Pair) -> bool:
 
 
 def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
-    """Find a first row that may name a table's columns in words that are not known.
+    """Find a first pair that may name a table's columns in words that are not known.
 
-    Such a row has one or two words on each side, without punctuation. It is in another script than the rest of a side,
+    Such a pair has one or two words on each side, without punctuation. It is in another script than the rest of a side,
     or at most half as long as the shortest of the next rows.
     """
     if seen.first is None or _names_languages(seen.first) or not all(map(_NAME.fullmatch, map(plain_name, seen.first))):
@@ -200,11 +200,12 @@ def _names_in_first_row(seen: CorpusStatistics) -> list[Finding]:
     lengths = np.stack([side.lengths[side.lengths > 0] for side in sides])
     if np.median(lengths, axis=1).min() < _SENTENCE:
         return []
-    in_other_script = any(side.scripts[0] not in (NO_SCRIPT, *_own_scripts(side.scripts)) for side in sides)
+    scripts = [(side.scripts[seen.first_row], _own_scripts(side.scripts)) for side in sides]
+    in_other_script = any(script not in (NO_SCRIPT, *own) for script, own in scripts)
     first, *rest = lengths.sum(axis=0)[: 1 + _NEXT_ROWS]
     if not in_other_script and (len(rest) < _NEXT_ROWS or min(rest) < 2 * first):
         return []
-    return _finding(Kind.COLUMN_NAMES, "", [0], seen.pairs, ", ".join(seen.first))
+    return _finding(Kind.COLUMN_NAMES, "", [seen.first_row], seen.pairs, ", ".join(seen.first))
 
 
 def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:

@@ -192,7 +192,9 @@ class CorpusStatistics:
         self.tallies: dict[tuple[Kind, str, str], Tally] = {}
         """Tallies by kind, side, and the reason why a row is not a pair."""
         self.first: tuple[str, str] | None = None
-        """The pair in the first row."""
+        """The first pair."""
+        self.first_row = 0
+        """The row of the first pair; others may be before it, such as a blank one."""
         self.sides = {side: SideStatistics() for side in SIDES}
 
     def add(self, row: Row) -> None:
@@ -203,7 +205,8 @@ class CorpusStatistics:
                 self.sides[side].skip()
         else:
             self.pairs += 1
-            self.first = row if self.rows == 0 else self.first
+            if self.first is None:
+                self.first, self.first_row = row, self.rows
             self._pair(self.rows, *row)
         self.rows += 1
 

@@ -127,13 +127,18 @@ def is_language(code: str) -> bool:
 
 
 def names_language(text: str) -> bool:
-    """Return whether a text is a language code, possibly with a region or script, or a language's English name."""
-    return (_CODE.fullmatch(text) is not None and is_language(text)) or text.casefold() in _english_names()
+    """Return whether a text is a language code, possibly with a region or script, or a language's English name, which
+    more may follow in brackets: "English (en)"."""
+    return (_CODE.fullmatch(text) is not None and is_language(text)) or _name_in(text) in _english_names()
 
 
 def code_of(text: str) -> str:
     """Return the code for a language's English name; return any other text unchanged."""
-    return _english_names().get(text.casefold(), text)
+    return _english_names().get(_name_in(text), text)
+
+
+def _name_in(text: str) -> str:
+    return re.sub(r" +\([^()]*\)$", "", text.casefold())
 
 
 def stated_code(text: str) -> str | None:

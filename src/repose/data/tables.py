@@ -62,10 +62,12 @@ def table_columns(
         wrong = next((field for field in absent if field not in FIELDS), absent[0])
         raise DataError(f"{path}, line 1: {no_field(wrong, first)}, or by the numbers of their columns")
     if len(first) > 2:
+        first_two = [str(place) for place, cell in enumerate(first, 1) if any(map(str.isalpha, cell))][:2]
+        src, tgt = first_two if len(first_two) == 2 else ("1", "2")
         cells = ", ".join(f"{place}: {cell.strip()[:20]!r}" for place, cell in enumerate(first[:9], 1))
         raise DataError(
             f"{path}, line 1: {len(first)} columns instead of 2 ({cells}): {NAME_BOTH}: by the numbers of their "
-            "columns, such as --src-field 1 --tgt-field 2, or by what this line calls them"
+            f"columns, such as --src-field {src} --tgt-field {tgt}, or by what this line calls them"
         )
     return TWO_COLUMNS, False
 
