@@ -252,7 +252,7 @@ def test_the_cache_can_be_cleared_during_a_training(
 def test_a_run_that_is_to_be_measured_otherwise_is_refused(corpus: list[str], tmp_path: Path) -> None:
     run(small(corpus, "training.epochs=1"), tmp_path / "run", device="cpu", workers=1, progress="none")
     other = small(corpus, "training.epochs=1", "decoding.beam_size=2")
-    with pytest.raises(CheckpointError, match=r"with other files, another test set, limits or \[decoding\]: choose"):
+    with pytest.raises(CheckpointError, match=r"with decoding\.beam_size = 1, not 2: choose another"):
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 

@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy
@@ -50,11 +50,10 @@ def claim(
         theirs = run.config()
         if theirs.run_id != identity:
             raise CheckpointError(_holds_another(folder, theirs, experiment, digests))
-        same_test = theirs.data == data.folder.name or theirs.test == data.test_digest
-        if theirs.experiment.decoding != experiment.decoding or not same_test:
+        if theirs.data != data.folder.name and theirs.test != data.test_digest:
             raise CheckpointError(
-                f"{folder} holds this training with other files, another test set, limits or [decoding]: choose "
-                "another folder, name what it was started with, or measure it with `repose evaluate`"
+                f"{folder} holds this training with other files, another test set or other limits: choose another "
+                "folder, name what it was started with, or measure it with `repose evaluate`"
             )
         was, now = _measuring_settings(theirs.experiment), _measuring_settings(experiment)
         if (name := next((name for name in now if was[name] != now[name]), None)) is not None:
@@ -134,6 +133,7 @@ def _measuring_settings(experiment: Experiment) -> dict[str, object]:
         "corpus.tgt_lang": tgt_lang,
         "corpus.pretokenized": is_pretokenized(corpus),
         **{f"training.{name}": getattr(training, name) for name in MEASURING},
+        **{f"decoding.{name}": value for name, value in asdict(experiment.decoding).items()},
     }
 
 
