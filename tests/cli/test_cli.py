@@ -252,11 +252,13 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
     first, second = out.splitlines()
     assert first == second, "the mark of the byte order is no text"
     assert run("translate", trained, packed)[:2] == (0, out)
-    for mark, order in ((b"\xff\xfe", ""), (b"", "le")):
-        plain.write_bytes(mark + line.encode("utf-16-le"))
-        code, out, err = run("translate", trained, plain)
-        assert (code, out) == (1, "")
-        assert f"UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16{order} -t utf-8`" in err
+    plain.write_bytes(b"\xff\xfe" + 2 * line.encode("utf-16-le"))
+    assert run("translate", trained, plain)[:2] == (0, out)
+    assert run("translate", trained, stdin=plain.read_bytes())[:2] == (0, out)
+    plain.write_bytes(line.encode("utf-16-le"))
+    code, out, err = run("translate", trained, plain)
+    assert (code, out) == (1, "")
+    assert "UTF-16: save it in UTF-8, or pipe it through `iconv -f utf-16le -t utf-8`" in err
     plain.write_bytes(b"PK\x03\x04\x14\0\x06\0 of Word, under another name\n\xff\n")
     code, out, err = run("translate", trained, plain)
     assert (code, out, "translate it with `repose translate-file`, or save it as plain text" in err) == (1, "", True)

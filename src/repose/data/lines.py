@@ -150,9 +150,8 @@ class _Decoded(io.RawIOBase):
 
 def _in_utf_8(file: io.BufferedReader) -> io.BufferedReader:
     """Return a reader of the file's bytes in UTF-8, if its byte-order mark says that it is in UTF-16; else the file."""
-    begin = file.peek(4)[:4]
-    encoding = _UTF_16.get(begin[:2])
-    if encoding is None or begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+    encoding = encoding_by_mark(file.peek(4))
+    if encoding is None:
         return file
     return io.BufferedReader(_Decoded(file, encoding), _BLOCK)  # the mark stays, and becomes that of UTF-8
 
@@ -186,6 +185,12 @@ def check_file(path: Path, *, again: bool = True) -> None:
         if path.exists() and not path.is_file():
             raise DataError(f"{path} is not a regular file, and data is read more than once: save it to a file first")
         path.open("rb").close()
+
+
+def encoding_by_mark(begin: bytes) -> str | None:
+    """Return the encoding of a file in UTF-16, by the byte-order mark with which it begins; None for any other."""
+    is_utf_32 = begin.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
+    return None if is_utf_32 else _UTF_16.get(begin[:2])
 
 
 def is_document(line: bytes) -> bool:

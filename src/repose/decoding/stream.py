@@ -10,10 +10,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, BinaryIO, NamedTuple
 
-from repose.data.lines import is_document, on_one_line, order_of_utf_16
+from repose.data.lines import encoding_by_mark, is_document, on_one_line, order_of_utf_16
 from repose.data.pairs import Row
 from repose.data.scripts import unseen_script
 from repose.decoding.parts import translate_texts
@@ -144,7 +144,7 @@ def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exceptio
     def read() -> None:
         try:
             with _unlocked(source) as read_block:
-                for line in without_mark(lines_of(read_block)):
+                for line in without_mark(lines_of(_in_utf_8(read_block))):
                     lines.put(line)
                     if left.is_set():
                         return
@@ -178,6 +178,15 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
         yield lambda size: os.read(descriptor, size)
     finally:
         os.close(descriptor)
+
+
+def _in_utf_8(read_block: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16."""
+    first = read_block(_BLOCK)
+    blocks = chain([first], iter(lambda: read_block(_BLOCK), b"")) if first else iter(())
+    if encoding := encoding_by_mark(first):
+        blocks = codecs.iterencode(codecs.iterdecode(blocks, encoding, "replace"), "utf-8")
+    return lambda _: next(blocks, b"")
 
 
 def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
