@@ -102,6 +102,21 @@ def test_the_number_of_seeds_is_said_where_it_is_that_of_all_corpora(make_run: A
     assert {row[0] for row in table(folders, tmp_path)} == {"a", "b (2 seeds)"}
 
 
+def test_a_copy_of_a_run_is_no_other_seed(make_run: Any, tmp_path: Path) -> None:
+    folders = [make_run(name, [2.0], seed=n, run_id=f"id{n}") for name, n in (("a-s0", 0), ("a-s1", 1), ("copy", 1))]
+    plotted = plot_curves(folders, tmp_path / "out.svg")
+    assert [row[:2] for row in plotted.rows] == [["a (2 seeds)", "2"]]
+    assert list(plotted.remarks) == ["copy is left out: it is the same run as a-s1 (id1)."]
+
+
+def test_runs_that_share_a_seed_are_not_called_seeds(make_run: Any, tmp_path: Path) -> None:
+    """As after a change of numerics, which only the run id shows."""
+    plotted = plot_curves([make_run("a-before", [2.0]), make_run("a-after", [3.0])], tmp_path / "out.svg")
+    assert plotted.rows[0][:2] == ["a-before (2 runs)", "2"]
+    (remark,) = plotted.remarks
+    assert remark.startswith("a-before and a-after are both seed 0 of a-before on ")
+
+
 def test_what_failed_before_it_recorded_anything_is_left_out_and_named(
     make_run: Any, make_grid: Any, tmp_path: Path
 ) -> None:

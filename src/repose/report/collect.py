@@ -167,8 +167,9 @@ def read_curves(folders: Sequence[Path]) -> RunSet:
         raise errors[0]
     runs = {run.folder.resolve(): run for run in corpora_apart(read)}
     alone = grouped([run for place, run in runs.items() if place not in cells])
-    of_grids = systems_apart([runs[place] for place in cells if place in runs])
-    return RunSet(title="", runs=tuple(names_apart([*of_grids, *alone])), problems=tuple(problems.values()))
+    left_out = list(problems.values())
+    kept = once([*(runs[place] for place in cells if place in runs), *alone], left_out)
+    return RunSet(title="", runs=tuple(names_apart(systems_apart(kept))), problems=tuple(left_out))
 
 
 def _sentences(grids: Sequence[tuple[Path, Manifest]], runs: Sequence[ReportRun]) -> dict[str, tuple[int, ...]]:

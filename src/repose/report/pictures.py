@@ -27,6 +27,7 @@ from repose.plots.charts import (
 from repose.report import figures, tables
 from repose.report.collect import read_curves
 from repose.report.content import Cell, Column, Picture, Shows, Table, suffixes
+from repose.report.differences import unlike
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables_scores import judged_decoding, translation_score
 from repose.system.errors import ConfigError, unknown
@@ -408,7 +409,7 @@ def plot_curves(
             rows.append([series.system.label, *[corpus] * (len(panels) > 1), *_last_and_best(of, metric, axis)])
     header = ["model", *["corpus"] * (len(panels) > 1), "runs", f"last {axis}", f"{metric} there", "best"]
     files.append(save_numbers({"metric": metric, "by": axis, "curves": content}, out))
-    return Plotted(files, header, rows, runs.problems)
+    return Plotted(files, header, rows, [*runs.problems, *unlike(runs.runs)])
 
 
 def _label(metric: str, runs: RunSet) -> str:
@@ -419,10 +420,13 @@ def _label(metric: str, runs: RunSet) -> str:
 
 
 def _with_seeds(runs: RunSet, group: str, system: DrawnSystem) -> DrawnSystem:
-    """Return the system with its number of runs in the label, if that is the same on each corpus."""
-    numbers = {len(found) for corpus in runs.corpora if (found := runs.of(group, corpus))}
+    """Return the system with its number of runs in the label, if that is the same on each corpus; they are called seeds
+    only if no two have the same one."""
+    found = [[run.seed for run in of] for corpus in runs.corpora if (of := runs.of(group, corpus))]
+    numbers = {len(seeds) for seeds in found}
     several = len(numbers) == 1 and max(numbers) > 1
-    return dataclasses.replace(system, label=system.label + f" ({max(numbers)} seeds)" * several)
+    what = "seeds" if all(len(set(seeds)) == len(seeds) for seeds in found) else "runs"
+    return dataclasses.replace(system, label=system.label + f" ({max(numbers)} {what})" * several)
 
 
 def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
