@@ -114,7 +114,9 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     resampled = (resample(side.statistics, metric) for side in pair)
     decoding, number = system.decoding or decoding_of(system.runs[0]), len(system.statistics[0])
     runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in pair]
-    notes = [confounded(system.runs, other.runs), *unlike_searches(runs), *mixed_code(runs)]
+    greedy = decoding == GREEDY
+    notes = [confounded(system.runs, other.runs, greedy=greedy), *unlike_searches(runs, greedy=greedy)]
+    notes += mixed_code(runs)
     notes += [*trained_on_their_test(runs), without_source(sides), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
     return Comparison(

@@ -13,6 +13,8 @@ from repose.tasks.corpus import SET_NAMES
 
 _OF_TRAINING = (*DROPOUTS, "initialisation")
 """Fields of the architecture that are settings of its training."""
+_OF_BEAM = frozenset({"beam_size", "length_penalty"})
+"""Settings of decoding that greedy search does not have."""
 
 
 def unlike(runs: Sequence[ReportRun]) -> list[str]:
@@ -46,9 +48,10 @@ def method_of(run: ReportRun) -> str:
     return json.dumps(settings, sort_keys=True)
 
 
-def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
+def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun], *, greedy: bool = False) -> str:
     """Return how two systems differ in training pairs and in settings of tokenizer, training and decoding, seeds aside;
-    "" if they do not. Dropout and initialisation are included, because they only matter in training.
+    "" if they do not. Dropout and initialisation are included, because they only matter in training. `greedy`: the
+    systems are compared by greedy search, to which settings of a beam do not matter.
 
     An example is "learning_rate 0.008 against 0.004". The architecture is then not the only reason for different
     scores.
@@ -58,6 +61,7 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
     cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
     ignored = frozenset.intersection(*(measuring(run.experiment.training) for run in (*runs, *others)))
     ignored |= {"seed"} if cut_short else {"seed", "max_hours"}
+    ignored |= _OF_BEAM if greedy else frozenset()
     parts = _other_pairs(runs, others)
     for section, name in names:
         of_training = section in ("tokenizer", "training", "decoding") or name in _OF_TRAINING
@@ -88,9 +92,10 @@ def _read_others(one: ReportRun, other: ReportRun) -> bool:
     return one.corpus == other.corpus and alike and mine.get("train") != theirs.get("train")
 
 
-def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun]) -> str:
-    """Return a note if a system's training settings differ from those of the system it is compared with; else ""."""
-    found = differences(runs, others)
+def confounded(runs: Sequence[ReportRun], others: Sequence[ReportRun], *, greedy: bool = False) -> str:
+    """Return a note if a system's training settings differ from those of the system it is compared with; else "".
+    `greedy`: as in `differences`."""
+    found = differences(runs, others, greedy=greedy)
     return f"Settings besides the architecture that differ from those of {others[0].group}: {found}." if found else ""
 
 
@@ -111,14 +116,15 @@ def mixed_code(runs: Sequence[ReportRun]) -> list[str]:
     ]
 
 
-def unlike_searches(runs: Sequence[ReportRun]) -> list[str]:
-    """Return a sentence for each corpus whose runs were not decoded alike because their settings left open how."""
+def unlike_searches(runs: Sequence[ReportRun], *, greedy: bool = False) -> list[str]:
+    """Return a sentence for each corpus whose runs were not decoded alike because their settings left open how.
+    `greedy`: as in `differences`."""
     sentences = []
     for corpus in dict.fromkeys(run.corpus for run in runs):
         here = [run for run in runs if run.corpus == corpus]
         found = [chosen for run in here if (chosen := chosen_search(run))]
         tuned = any(run.experiment.training.init_from is not None for run in here)
-        names = dict.fromkeys(name for chosen in found for name in chosen)
+        names = dict.fromkeys(name for chosen in found for name in chosen if not (greedy and name[1] in _OF_BEAM))
         values = {name: {chosen.get(name) for chosen in found} for name in names}
         unlike = [f"{name[1]} {joined(values[name])}" for name in names if len(values[name]) > 1]
         if unlike:

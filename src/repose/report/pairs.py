@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from repose.evaluation import significance as testing
 from repose.evaluation.by_length import SMALL
+from repose.evaluation.metrics import GREEDY
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics
 from repose.report.content import Cell, Column, Table, some
 from repose.report.differences import confounded, without_source
@@ -276,7 +277,7 @@ def _holm_words_of_seeds(found: Sequence[OfSeeds | None]) -> str:
 def name_cells(pair: Pair) -> list[Cell]:
     """Return the cells with corpus, system and the one tested against; notes say if they were trained differently, or
     hardly read their source."""
-    unlike = confounded(pair.system.runs, pair.other.runs)
+    unlike = confounded(pair.system.runs, pair.other.runs, greedy=pair.system.decoding == GREEDY)
     deaf, base = (without_source([(side.group, side.runs)]) for side in pair)
     notes, notes_of_base = ([note for note in found if note] for found in ((unlike, deaf), (base,)))
     return [Cell(pair.system.corpus), Cell(pair.system.group, notes=notes), Cell(pair.other.group, notes=notes_of_base)]

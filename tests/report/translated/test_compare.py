@@ -79,6 +79,20 @@ def test_searches_that_were_chosen_apart_are_told(made: Any) -> None:
     assert "tales-good-s0 was trained on 7 of the " in trained
     assert note.startswith("On tales, runs were not decoded alike: ")
     assert "(length_penalty 0.2 or 1)" in note
+    assert repose.compare(good, base, decoding="greedy").notes == (trained,), "greedy search has no length penalty"
+
+
+def test_settings_of_a_beam_do_not_matter_to_greedy_search(made: Any) -> None:
+    settings = ["decoding.length_penalty=0.2", "decoding.no_repeat_ngram_size=3"]
+    base, good = made.add("base"), made.add("good", wrong=0.3, overrides=settings)
+    said = "Settings besides the architecture that differ from those of tales-base-s0: "
+    (note,) = repose.compare(good, base).notes
+    assert note == said + "length_penalty 0.2 against 0.6, no_repeat_ngram_size 3 against none."
+    (note,) = repose.compare(good, base, decoding="greedy").notes
+    assert note == said + "no_repeat_ngram_size 3 against none."
+    tables = {table.id: table.rows[0][0].notes for table in significance_tables(made.runs("base"))}
+    assert "length_penalty" in tables["significance"][0]
+    assert "length_penalty" not in tables["significance-greedy"][0]
 
 
 def test_no_difference_is_safe_where_neither_translates(made: Any) -> None:
