@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from repose.report.content import Picture, Report, Section, Shows, Table, some
-from repose.report.differences import mixed_code, trained_on_their_test, unlike
+from repose.report.differences import mixed_code, same_systems, trained_on_their_test, unlike
 from repose.report.papers import published_tables
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.sentences import chosen_sentences, samples, side_by_side
@@ -104,7 +104,7 @@ def _warnings(runs: RunSet) -> tuple[str, ...]:
     failed = list(dict.fromkeys(run.group for run in runs.runs if run.failed_checks and not run.looks_ahead))
     systems = {(run.group, run.corpus) for run in runs.runs if run.done}
     single = [system for system in systems if len(runs.done(*system)) == 1]
-    found = [*unlike(runs.runs), *mixed_code(runs.runs)]
+    found = [*unlike(runs.runs), *same_systems([run for run in runs.runs if run.done]), *mixed_code(runs.runs)]
     if ahead:
         found.append(
             f"{', '.join(ahead)}: the decoder sees the tokens that it is to predict. Losses, perplexities and "

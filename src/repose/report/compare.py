@@ -15,6 +15,7 @@ from repose.report.differences import (
     confounded,
     method_of,
     mixed_code,
+    same_systems,
     trained_on_their_test,
     unlike_searches,
     without_source,
@@ -38,8 +39,8 @@ class Comparison:
     of the means over runs, with an interval and p for other test sentences (paired bootstrap). `seeds`: the same
     difference, with an interval and p for other trainings (Welch); None if either side has a single run, or if no
     scores vary. `neither_translates`: True if both score below 1 BLEU and 25 chrF, so that the difference means
-    nothing. `notes`: sentences of caution, as under the tables of a report: that the two were not trained or
-    decoded in the same way, that one hardly reads its source, that neither translates, or that the test set is small.
+    nothing. `notes`: sentences of caution, as in a report: that the two were not trained or decoded in the same way, or
+    are seeds of one system, that one hardly reads its source, that neither translates, or that the test set is small.
     """
 
     metric: Metric
@@ -116,7 +117,7 @@ def _tested(pair: Pair, metric: Metric) -> Comparison:
     runs, sides = [*system.runs, *other.runs], [(side.group, side.runs) for side in pair]
     greedy = decoding == GREEDY
     notes = [confounded(system.runs, other.runs, greedy=greedy), *unlike_searches(runs, greedy=greedy)]
-    notes += mixed_code(runs)
+    notes += [*same_systems(runs), *mixed_code(runs)]
     notes += [*trained_on_their_test(runs), without_source(sides), *notes_of(pair)]
     notes += small_sets({system.corpus: number}, "sentences")
     return Comparison(

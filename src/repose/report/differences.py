@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict
+from itertools import combinations
 
 from repose.config.run_id import measuring, settings_in_id
 from repose.model.architecture import DROPOUTS
@@ -46,6 +48,26 @@ def method_of(run: ReportRun) -> str:
     settings = settings_in_id(run.experiment)
     settings["training"]["seed"] = None
     return json.dumps(settings, sort_keys=True)
+
+
+def same_systems(runs: Sequence[ReportRun]) -> list[str]:
+    """Return a sentence for each two systems on a corpus that differ in nothing but their seeds, by settings, data and
+    code."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        found.setdefault((run.group, run.corpus), set()).add(_all_but_seed(run))
+    return [
+        f"{one} and {other} have the same settings on {corpus}, seeds aside: what differs between them is chance."
+        for (one, corpus), (other, its) in combinations(found, 2)
+        if corpus == its and len(found[one, corpus]) == 1 and found[one, corpus] == found[other, its]
+    ]
+
+
+def _all_but_seed(run: ReportRun) -> str:
+    """Return, as JSON, all that decides a run's scores, except the seed."""
+    versions = [run.config.versions.get(name) for name in ("repose", "code")]
+    decoding = asdict(run.experiment.decoding)
+    return json.dumps([method_of(run), decoding, dict(run.config.digests), versions], sort_keys=True)
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun], *, greedy: bool = False) -> str:

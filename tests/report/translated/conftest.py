@@ -50,6 +50,8 @@ class Made:
     corpora: dict[str, tuple[str, ...]] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], CorpusData] = field(default_factory=dict)
     """Corpus and what may change how it is prepared, to the prepared one."""
+    widths: dict[str, int] = field(default_factory=dict)
+    """System to its d_ff, lest two systems be the same."""
     greedy: dict[tuple[Path, bool], dict[str, Any]] = field(default_factory=dict)
     """Scores of the references as translations, by the corpus and whether case is ignored."""
 
@@ -88,7 +90,9 @@ class Made:
         width: str | None = None,
     ) -> Path:
         """A run whose translations have this share of their words wrong, or are `hypotheses`."""
-        experiment = self.experiment(corpus, f"training.seed={seed}", *overrides)
+        d_ff = self.widths.setdefault(system, 32 + len(self.widths))
+        settings = (f"training.seed={seed}", f"architecture.d_ff={d_ff}", *overrides)
+        experiment = self.experiment(corpus, *settings)
         shaping = (corpus, *(word for word in overrides if word.startswith(("corpus", "tokenizer", "training.max"))))
         data = self.prepared.get(shaping) or self.prepared.setdefault(shaping, prepare_corpus(experiment))
         _, references = data.text("test")

@@ -11,6 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import repose
+from repose.report.build import build
 from repose.report.significance import significance_tables
 from repose.system.errors import CheckpointError, ConfigError, DataError
 
@@ -80,6 +81,22 @@ def test_searches_that_were_chosen_apart_are_told(made: Any) -> None:
     assert note.startswith("On tales, runs were not decoded alike: ")
     assert "(length_penalty 0.2 or 1)" in note
     assert repose.compare(good, base, decoding="greedy").notes == (trained,), "greedy search has no length penalty"
+
+
+def test_two_sides_that_are_seeds_of_one_system_are_told(made: Any) -> None:
+    same = ["architecture.d_ff=24"]
+    one, two = (
+        [made.add(name, seed=seed, overrides=same) for seed in seeds] for name, seeds in (("a", (0, 1)), ("b", (2,)))
+    )
+    said = (
+        "tales-a-s0 and tales-b-s2 have the same settings on tales, seeds aside: what differs between them is chance."
+    )
+    assert repose.compare(one, two).notes == (said,)
+    assert build(made.runs("a")).warnings[0] == said.replace("tales-a-s0 and tales-b-s2", "a and b")
+    config = json.loads((two[0] / "config.json").read_text())
+    (two[0] / "config.json").write_text(json.dumps(config | {"digests": config["digests"] | {"train": "other pairs"}}))
+    (note,) = repose.compare(one, two).notes
+    assert note.endswith(": other training pairs.")
 
 
 def test_settings_of_a_beam_do_not_matter_to_greedy_search(made: Any) -> None:
