@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from repose.grids.cells import LOCK
 from repose.report.build import build
 from repose.report.collect import read_runs
 from repose.report.figures import score
 from repose.report.naming import _apart, folder_name
+from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
 from repose.runs.folder import RunFolder
 from repose.runs.records import EndReason, EndRecord, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
+from repose.system.locks import locked_or_busy
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -449,6 +452,29 @@ def test_a_run_that_is_trained_but_not_scored_is_said_to_be(make_run: Any) -> No
         "x-s0 is trained, but not scored: run the same command again, which only scores it, or for a trial of a search "
         f"`repose evaluate {folder} --out {folder}`."
     )
+
+
+def test_what_a_process_is_at_work_on_is_not_to_be_run_again(make_run: Any, make_grid: Any) -> None:
+    """By its lock: a grid that was killed still records that its cells run."""
+    for seed in range(4):
+        make_run(f"grid/x-s{seed}", [2.0, 1.0][: 2 - seed % 2], seed=seed, bleu=None, settings=["training.epochs=2"])
+    folder = make_grid("grid", [(f"x-s{seed}", {"system": "x"}, None, "running", "") for seed in range(4)])
+    training = RunFolder(folder / "x-s1").lock_file
+    with locked_or_busy(folder / "x-s0" / LOCK, "scores"), locked_or_busy(training, "trains"):
+        runs = read_runs([folder])
+        states = [row[5].text for row in runs_table(runs).rows]
+    assert [problem.partition(":")[0] for problem in runs.problems] == [
+        "x-s0 is trained, and is being scored.",
+        "x-s1 is being trained (1 of 2 epochs)",
+        "x-s2 is trained, but not scored",
+        "x-s3 is unfinished (1 of 2 epochs)",
+    ]
+    assert states == [
+        "trained, being scored (2 epochs)",
+        "running (1 epoch)",
+        "trained, not scored (2 epochs)",
+        "stopped (1 epoch)",
+    ]
 
 
 def test_a_run_that_is_limited_by_updates_is_so_far_by_updates(make_run: Any) -> None:

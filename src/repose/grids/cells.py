@@ -23,7 +23,7 @@ from typing import IO, Any, Protocol
 
 from repose.system.errors import BusyError, LostWorkerError, WriteError, user_message
 from repose.system.helper import OWN_SESSION
-from repose.system.locks import locked_or_busy
+from repose.system.locks import lock_holder, locked_or_busy
 from repose.system.signals import killed_by
 
 LOG, LOCK = "cell.log", "cell.lock"
@@ -81,6 +81,17 @@ class CellState:
     """True if it failed for a reason that another attempt may not meet: a signal, or a full disk."""
     attempt: int = 1
     """Number of the current attempt in this call, counted from 1."""
+
+
+def holder_of(folder: Path) -> str | None:
+    """Return which process is at work on the run in a directory, as a cell or in its training; None if none is.
+
+    Raises OSError if a lock file exists but cannot be opened.
+    """
+    from repose.runs.folder import RunFolder
+
+    holders = map(lock_holder, (folder / LOCK, RunFolder(folder).lock_file))
+    return next((holder for holder in holders if holder is not None), None)
 
 
 def reason(state: CellState) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from repose.config.experiment import Experiment
 from repose.config.run_id import MEASURING, id_of_settings, run_id
-from repose.grids.cells import LOCK, CellState, CellStatus
+from repose.grids.cells import CellState, CellStatus, holder_of
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
@@ -18,7 +18,6 @@ from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.runs.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
-from repose.system.locks import lock_holder
 from repose.system.terminal import Say
 
 
@@ -144,9 +143,8 @@ def _failed(why: object) -> CellState:
 def _here(folder: Path, experiment: Experiment, identity: Identity) -> CellState:
     """Return a cell's state, from the run directory in the cell's own place."""
     run = RunFolder(folder)
-    for lock in (folder / LOCK, run.lock_file):  # the cell's own, and that of its training
-        if (holder := lock_holder(lock)) is not None:
-            return CellState(status=CellStatus.ELSEWHERE, message=holder)
+    if (holder := holder_of(folder)) is not None:
+        return CellState(status=CellStatus.ELSEWHERE, message=holder)
     if not run.exists:
         return CellState()
     try:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repose.grids import manifest
-from repose.grids.cells import CellStatus, reason
+from repose.grids.cells import CellStatus, holder_of, reason
 from repose.grids.file import CORPUS
 from repose.grids.manifest import Entry, Manifest
 from repose.report.content import some
@@ -56,8 +56,21 @@ def read_run(folder: Path, cell: Entry | None, grid: Path | None = None) -> Repo
         split=split,
         looks_ahead=bool((scores or {}).get("looks_ahead", experiment.looks_ahead)),
         run_id=str((scores or {}).get("run_id", config.run_id)),
-        status="done" if scores is not None else "unfinished" if cell is None or cell.status == "done" else cell.status,
+        status="done" if scores is not None else _status(folder, cell),
     )
+
+
+def _status(folder: Path, cell: Entry | None) -> str:
+    """Return how far a run without scores is. It runs if a process holds its lock, whatever its grid records: a grid
+    that was killed records nothing."""
+    recorded = "unfinished" if cell is None or cell.status == CellStatus.DONE else cell.status
+    try:
+        holder = holder_of(folder)
+    except OSError:
+        return recorded
+    if holder is not None:
+        return CellStatus.RUNNING
+    return CellStatus.STOPPED if recorded in (CellStatus.RUNNING, CellStatus.ELSEWHERE) else recorded
 
 
 _NO_FOLDER = "there is no folder {}: name run folders, or folders of runs"
@@ -239,6 +252,8 @@ def _of_folders(folders: Iterable[Path], problems: list[str]) -> list[ReportRun]
 def _unfinished(run: ReportRun) -> str:
     if run.trained and run.failed:
         return f"{run.name} is trained, but its cell failed: it is in the learning curves, not in the final figures."
+    if run.trained and run.running:
+        return f"{run.name} is trained, and is being scored."
     if run.trained:
         return (
             f"{run.name} is trained, but not scored: run the same command again, which only scores it, or for a trial "
@@ -248,7 +263,8 @@ def _unfinished(run: ReportRun) -> str:
     so_far = f"{epochs} of {counted(training.epochs, 'epoch')}" if training.epochs else counted(epochs, "epoch")
     if training.updates:
         so_far = f"{run.records.updates:,} of {training.updates:,} updates"
-    return f"{run.name} is unfinished ({so_far}): it is in the learning curves, not in the final figures."
+    is_so_far = "is being trained" if run.running else "is unfinished"
+    return f"{run.name} {is_so_far} ({so_far}): it is in the learning curves, not in the final figures."
 
 
 def _walk(path: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:

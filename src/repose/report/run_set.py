@@ -66,6 +66,11 @@ class ReportRun:
         return self.status == CellStatus.FAILED
 
     @property
+    def running(self) -> bool:
+        """True if a process is training or scoring it."""
+        return self.status == CellStatus.RUNNING
+
+    @property
     def translates(self) -> bool:
         """True if its task is translation."""
         return TASK_SETTINGS[self.task].translates

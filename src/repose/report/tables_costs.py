@@ -70,7 +70,9 @@ def runs_table(runs: RunSet) -> Table:
 
 def _state(run: ReportRun) -> str:
     """Say how far a run is: its completed epochs, or its updates if it completed no epoch."""
-    state = "trained, not scored" if run.trained and not run.done else run.status
+    state = run.status
+    if run.trained and not run.done:
+        state = "trained, being scored" if run.running else "trained, not scored"
     epochs = figures.epochs(run)
     return (
         f"{state} ({counted(epochs, 'epoch')})" if epochs else f"{state} ({run.records.updates:,} updates, in epoch 1)"
