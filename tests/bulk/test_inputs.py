@@ -63,7 +63,7 @@ def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, plan
             ("foo", "tgt"),
             r"in\.tsv, line 1: there is no field 'foo' \(present: 'src', 'tgt'\)",
         ),
-        ("a\tA\tx\n", ("1", "4"), r"in\.tsv, line 1: 1 and 4 should be two of the 3 columns"),
+        ("a\tA\tx\n", ("1", "4"), r"in\.tsv, line 1: 3 columns, of which 1 and 4 should be two"),
         ("a\tA\n", ("src", "foo"), r"in\.tsv, line 1: there is no field 'foo' \(present: 'a', 'A'\)"),
         ("DE\tfoo\n", ("de", "en"), r"in\.tsv, line 1: there is no field 'en' \(present: 'DE', 'foo'\)"),
         ("src\tenglish\na\tA\n", ("src", "tgt"), r"in\.tsv, line 1: there is no field 'tgt'"),

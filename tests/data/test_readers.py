@@ -670,7 +670,7 @@ def test_columns_may_be_named_by_their_numbers(tmp_path, first):
     assert pairs == [("b", "a"), ("e", "d")][first != "a\tb\tc" :]
     assert counts.columns == (("2", "1") if first == "a\tb\tc" else ("de", "en"))
     for wrong in ("0", "01", "4"):
-        fails([tmp_path / "a.tsv"], "should be two of the 3 columns", src_field=wrong, tgt_field="1")
+        fails([tmp_path / "a.tsv"], "line 1: 3 columns, of which ", src_field=wrong, tgt_field="1")
 
 
 @pytest.mark.parametrize(

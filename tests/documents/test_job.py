@@ -174,7 +174,7 @@ def test_a_text_is_translated_in_one_call() -> None:
 def test_a_translation_of_each_sentence_is_asked_for() -> None:
     job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
     for number in (0, 1, 3):
-        with pytest.raises(DataError, match=f"there are 2 sentences and {number} translations"):
+        with pytest.raises(DataError, match=rf"sentences and translations differ \(2 and {number}\)"):
             job.finish([Translation("A", 0.0, (), (), False)] * number)
 
 

@@ -84,7 +84,8 @@ def test_people_read_what_it_is_and_what_it_is_not(run: RunFolder) -> None:
     assert "72 of 72 pairs read" in text
     assert "150 updates, 19 epochs" in text
     assert "| beam 4 | BLEU | 1.31 | `{}` |".format(SIGNATURE.replace("|", "\\|")) in text
-    assert "greedy: 4 translations did not end" in text
+    assert "greedy: 4 translations did not end, " in text
+    assert "1 + 1 layers, 1 head of 8, d_ff 16" in text
     assert "No licence is stated" in text
 
 

@@ -58,7 +58,7 @@ def test_as_many_sources_as_targets_are_computed(name: str, num_sources: int, nu
     model = repose.build(name, src_vocab_size=9, tgt_vocab_size=9)
     src, tgt = (torch.full((number, 4), 5) for number in (num_sources, num_targets))
     for call in (model, model.hidden, model.attention):
-        with pytest.raises(DataError, match=f"there are {num_sources} sources and {num_targets} targets"):
+        with pytest.raises(DataError, match=rf"sources and targets differ \({num_sources} and {num_targets}\)"):
             call(src, tgt)
     assert model(src[:0], tgt[:0]).shape == (0, 4, 9)
 

@@ -22,6 +22,7 @@ from repose.bulk.parts import part_writer
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.storage import Store, blocks, open_input
 from repose.system.errors import BusyError, DataError
+from repose.system.terminal import counted
 
 OnWindow = Callable[[int, int], None]
 """Called after each window with its numbers of lines and tokens."""
@@ -153,7 +154,9 @@ def merge(store: Store, plan: Plan) -> str:
             raise DataError(f"{store.place(plan.part(shard))} is missing: run the job's command again")
         manifests.append(manifest)
     if (lines := sum(manifest.lines for manifest in manifests)) != plan.lines:
-        raise DataError(f"the parts in {store.where} are of {lines:,} lines, not of {plan.lines:,}: run it again")
+        raise DataError(
+            f"the parts in {store.where} are of {counted(lines, 'line')}, not of {plan.lines:,}: run it again"
+        )
     with store.claimed(".merge.lock") as mine:
         if not mine:
             raise BusyError(f"another process merges the parts in {store.where}: wait for it")

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from repose.cli.options import change
 from repose.system.errors import ConfigError, unknown
-from repose.system.terminal import make_table, show
+from repose.system.terminal import counted, make_table, show
 
 if TYPE_CHECKING:
     from repose.model.architecture import Architecture
@@ -87,7 +87,8 @@ def describe(
             title=title,
         ),
         f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
-        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, at {length} tokens a sentence",
+        f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, "
+        f"at {counted(length, 'token')} a sentence",
         f"forward             {d.forward_flops / 1e6:,.1f} MFLOP per target token",
         f"weights             {d.weights_bytes / 2**20:,.1f} MiB in fp32",
         f"weights + training  {d.training_bytes / 2**20:,.1f} MiB with gradients and Adam's moments, no activations",

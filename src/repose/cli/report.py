@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from repose.system.errors import CheckpointError, ConfigError, MissingExtraError, unknown
-from repose.system.terminal import make_table, say, show
+from repose.system.terminal import counted, make_table, say, show
 
 if TYPE_CHECKING:
     from repose.report.content import Picture, Table
@@ -56,7 +56,7 @@ def report(
     for sentence in (*made.warnings, *runs.problems):
         say(sentence)
     pages = [str(file) for file in files if file.parent == out]
-    rest = f" and {len(files) - len(pages)} files in {out / 'tables'}" if len(files) > len(pages) else ""
+    rest = f" and {counted(len(files) - len(pages), 'file')} in {out / 'tables'}" if len(files) > len(pages) else ""
     say(f"wrote {', '.join(pages)}{rest}")
 
 

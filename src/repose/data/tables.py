@@ -12,6 +12,7 @@ from repose.data.language import UNKNOWN, code_of, names_language, short_code
 from repose.data.lines import LineReader
 from repose.data.pairs import CARRIAGE_RETURNS, MAX_BYTES, TOO_LONG, Counts, Pair, Row
 from repose.system.errors import DataError
+from repose.system.terminal import counted
 
 BY_FIELDS = "--src-field and --tgt-field, or with corpus.src_field and corpus.tgt_field among settings"
 BY_LANGUAGES = "--src-lang and --tgt-lang, or with corpus.src_lang and corpus.tgt_lang among settings"
@@ -50,7 +51,7 @@ def table_columns(
     if all(re.fullmatch("[0-9]{1,9}", field) for field in fields):
         at = [int(field) - 1 for field in fields]
         if -1 in at or max(at) >= len(first) or at[0] == at[1]:
-            raise DataError(f"{path}, line 1: {src} and {tgt} should be two of the {len(first)} columns")
+            raise DataError(f"{path}, line 1: {counted(len(first), 'column')}, of which {src} and {tgt} should be two")
         is_header = names_columns((first[at[0]], first[at[1]])) or any({*pair} <= {*names} for pair in _SIDES)
         return (at[0], at[1], len(first)), is_header
     are_names = len(first) == 2 and names_columns((first[0], first[1]))

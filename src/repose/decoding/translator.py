@@ -474,7 +474,9 @@ def _checked_targets(
             "`score` takes texts"
         ) from None
     if num_sources != len(ids):
-        raise DataError(f"there are {num_sources} sources and {len(ids)} targets: give one target per source")
+        raise DataError(
+            f"the numbers of sources and targets differ ({num_sources} and {len(ids)}): give one target per source"
+        )
     if (longest := max(map(len, ids), default=0) - 1) > max_length:
         raise DataError(
             f"a target of {longest} tokens is longer than the model's max_length of {max_length}: shorten it"

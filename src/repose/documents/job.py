@@ -79,7 +79,10 @@ class Job:
     def placed(self, translations: Sequence["Translation"]) -> list[Placed]:
         """Return the segments with these translations of `sentences`. Raises DataError if their number is wrong."""
         if (given := len(translations)) != (number := len(self.sentences)):
-            raise DataError(f"there are {number} sentences and {given} translations: give one translation per sentence")
+            raise DataError(
+                f"the numbers of sentences and translations differ ({number} and {given}): give one translation per "
+                "sentence"
+            )
         remaining = map(_on_one_line, translations)
         segments = zip(self._document.segments, self._parts, strict=True)
         return [self._of_segment(segment, parts.parts, parts.filled(remaining)) for segment, parts in segments]

@@ -193,7 +193,8 @@ def _marked(score: Score, difference: str, field: str) -> Score:
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
         raise DataError(
-            f"there are {len(hypotheses)} hypotheses but {len(references)} references: score one for each line"
+            f"the numbers of hypotheses and references differ ({len(hypotheses)} and {len(references)}): score one for "
+            "each line"
         )
     if not hypotheses:
         raise DataError("there is nothing to score: 0 hypotheses and 0 references; give at least one line of each")

@@ -76,7 +76,8 @@ class References:
         """Return the counts of one translation for each reference. Raises DataError if the numbers of lines differ."""
         if len(hypotheses) != self._len:
             raise DataError(
-                f"there are {len(hypotheses)} hypotheses but {self._len} references: score one for each line"
+                f"the numbers of hypotheses and references differ ({len(hypotheses)} and {self._len}): score one for "
+                "each line"
             )
         # sacreBLEU's own significance tests call this method; it has no public name.
         return SentenceStatistics(

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from repose.evaluation.ratio import RatioStatistics
 from repose.evaluation.sentence_statistics import Metric, SentenceStatistics, scores_of
 from repose.system.errors import ConfigError, DataError
+from repose.system.terminal import counted
 
 NUM_RESAMPLES, LEAST_RESAMPLES = 20_000, 100
 NUM_TRIALS = 10_000
@@ -172,7 +173,8 @@ def approximate_randomization(
     """
     if len(system) != len(other):
         raise DataError(
-            f"one system translated {len(system)} sentences, the other {len(other)}: compare them on one test set"
+            f"one system translated {counted(len(system), 'sentence')}, the other {len(other)}: compare them on one "
+            "test set"
         )
     difference = system.score(metric) - other.score(metric)
     first, second = (one.of(metric).astype(np.float64) for one in (system, other))  # sums below 2^53 are exact

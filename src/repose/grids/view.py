@@ -20,7 +20,7 @@ from repose.runs import records
 from repose.runs.folder import RunFolder, main_figure
 from repose.runs.records import Record
 from repose.system.errors import CheckpointError
-from repose.system.terminal import Fitted, duration, make_table, say
+from repose.system.terminal import Fitted, counted, duration, make_table, say
 
 _TAIL = 1 << 16  # bytes of metrics.jsonl that hold its last records
 _LAST_DONE = 3  # finished cells that stay in the live table
@@ -187,7 +187,8 @@ class GridLive:
             mean = statistics.fmean(self._took)
             left = f", about {duration((sum(filter(None, running)) + mean * waiting) / max(1, len(running)))} left"
         finished = sum(entry.status == CellStatus.DONE for entry in self._plan.chosen)
-        return f"{self._plan.grid.name}: {finished + ended} of {len(self._plan.chosen)} cells, {waiting} waiting{left}"
+        done = f"{finished + ended} of {counted(len(self._plan.chosen), 'cell')}"
+        return f"{self._plan.grid.name}: {done}, {waiting} waiting{left}"
 
 
 def make_view(plan: GridPlan) -> contextlib.AbstractContextManager[Tell]:

@@ -102,7 +102,9 @@ class Transformer(nn.Module):
                 what = f"{ids.dtype} of shape {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
                 raise DataError(f"{name} should be a tensor of int64 token ids, one row per sentence, not {what}")
         if len(src) != len(tgt):
-            raise DataError(f"there are {len(src)} sources and {len(tgt)} targets: give one target per source")
+            raise DataError(
+                f"the numbers of sources and targets differ ({len(src)} and {len(tgt)}): give one target per source"
+            )
         try:
             return self.decoder(tgt, self.encode(src))
         except IndexError as error:  # checked only after an error: checking before would make the CPU wait for the GPU.

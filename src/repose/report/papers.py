@@ -27,6 +27,7 @@ from repose.report.tables import (
     value_cell,
 )
 from repose.system.errors import unknown
+from repose.system.terminal import counted
 
 WEIGHT = "enhanced/best_residual_weight"
 
@@ -434,7 +435,7 @@ def _enhanced_marks(runs: Sequence[ReportRun]) -> list[str]:
         if run.experiment.corpus.splits == "given":
             sentences.append("The published split here, a random one in the paper.")
         if figures.epochs(run) < 1000:
-            sentences.append(f"{run.records.updates:,} updates here; 1,000 epochs in the paper.")
+            sentences.append(f"{counted(run.records.updates, 'update')} here; 1,000 epochs in the paper.")
     return [sentence for sentence in sentences if sentence is not None]
 
 

@@ -134,7 +134,7 @@ def _what(config: RunConfig, of_task: Card) -> str:
 
 def _heads(a: Architecture) -> str:
     shared = "" if a.kv_heads == a.num_heads else f" that share {counted(a.kv_heads, 'head')} of keys and values"
-    return f"{a.num_heads} heads of {a.head_dim}{shared}"
+    return f"{counted(a.num_heads, 'head')} of {a.head_dim}{shared}"
 
 
 def _licence(experiment: Experiment) -> Iterator[str]:
@@ -175,7 +175,8 @@ def _scores(split: str, scores: Mapping[str, Any]) -> str:
         for decoding, metric, value, signature in _figures(scores)
     )
     notes = [
-        f"- {_decoding(decoding)}: {found['unfinished']:,} translations did not end, {found.get('looping', 0):,} loop\n"
+        f"- {_decoding(decoding)}: {counted(found['unfinished'], 'translation')} did not end, "
+        f"{found.get('looping', 0):,} looping\n"
         for decoding, found in scores.get("decoded", {}).items()
         if found.get("unfinished") or found.get("looping")
     ]

@@ -178,10 +178,10 @@ def sentences(result: Result, folder: Path) -> list[str]:
         found.append(f"To use these settings elsewhere: {' '.join(best.overrides)}")
     if result.in_full is not None:
         spent, full, whole = result.spent, result.in_full, result.whole_space
-        to_end = f"{full.updates:,} updates and {duration(full.seconds)}"
-        all_of = "" if whole is None else f", all {search.combinations} combinations {whole.updates:,} updates"
+        to_end = f"{counted(full.updates, 'update')} and {duration(full.seconds)}"
+        all_of = "" if whole is None else f", all {search.combinations} combinations {counted(whole.updates, 'update')}"
         found.append(
-            f"Cost: {spent.updates:,} updates, {duration(spent.seconds)} of training. The same trials, each "
+            f"Cost: {counted(spent.updates, 'update')}, {duration(spent.seconds)} of training. The same trials, each "
             f"trained to the end, would have cost {to_end}{all_of}."
         )
     return found

@@ -20,6 +20,7 @@ from repose.model.parser import Parser, build_parser
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError, DataError, MissingExtraError
+from repose.system.terminal import counted
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import CorpusData, one_file_per_set, one_tokenizer
 from repose.training.distributed import World
@@ -76,7 +77,7 @@ class ParsingTask(FileTask):
             raise DataError(
                 f"the trees of {trees['train'].path} have no labels: give a treebank with dependency relations"
             )
-        yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens; {len(labels) - 1} labels"
+        yield f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens; {counted(len(labels) - 1, 'label')}"
         for split, of_split in trees.items():
             limit = experiment.training.max_src_tokens if split == "train" else None
             yield f"{split}: {write_treebank(of_split, tokenizer, labels, folder / split, max_tokens=limit)}"
