@@ -102,6 +102,13 @@ def test_the_number_of_seeds_is_said_where_it_is_that_of_all_corpora(make_run: A
     assert {row[0] for row in table(folders, tmp_path)} == {"a", "b (2 seeds)"}
 
 
+def test_seeds_without_the_metric_are_not_counted(make_run: Any, tmp_path: Path) -> None:
+    folders = [make_run(f"a-s{n}", [2.0], seed=n, valid_bleu=[20.0] * (n < 2)) for n in range(3)]
+    named = {metric: table(folders, tmp_path, metric=metric)[0][:2] for metric in ("tf_loss", "bleu", "tokens")}
+    all_three = ["a (3 seeds)", "3"]
+    assert named == {"tf_loss": all_three, "bleu": ["a (2 seeds)", "2"], "tokens": all_three}
+
+
 def test_a_copy_of_a_run_is_no_other_seed(make_run: Any, tmp_path: Path) -> None:
     folders = [make_run(name, [2.0], seed=n, run_id=f"id{n}") for name, n in (("a-s0", 0), ("a-s1", 1), ("copy", 1))]
     plotted = plot_curves(folders, tmp_path / "out.svg")

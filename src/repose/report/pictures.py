@@ -384,7 +384,7 @@ def plot_curves(
         raise ConfigError(unknown("axis", by, get_args(By)))
     runs = read_curves(folders)
     axis: By = _axis(runs) if by is None else "update" if by == "update" else "epoch"
-    systems = {group: _with_seeds(runs, group, system) for group, system in _systems(runs).items()}
+    systems = {group: _with_seeds(runs, group, system, metric) for group, system in _systems(runs).items()}
     is_figure = metric not in _NO_FIGURES
     panels = _panels(runs, systems, metric, axis, training=training, unvalidated=True) if is_figure else {}
     if not panels:
@@ -419,22 +419,32 @@ def _label(metric: str, runs: RunSet) -> str:
     return f"{name}, {unit}" if unit else name
 
 
-def _with_seeds(runs: RunSet, group: str, system: DrawnSystem) -> DrawnSystem:
-    """Return the system with its number of runs in the label, if that is the same on each corpus; they are called seeds
-    only if no two have the same one."""
-    found = [[run.seed for run in of] for corpus in runs.corpora if (of := runs.of(group, corpus))]
-    numbers = {len(seeds) for seeds in found}
-    several = len(numbers) == 1 and max(numbers) > 1
+def _with_seeds(runs: RunSet, group: str, system: DrawnSystem, metric: str) -> DrawnSystem:
+    """Return the system with its number of runs in the label, of those that have the metric, if that is the same on
+    each corpus; they are called seeds only if no two have the same one."""
+    of = [runs.of(group, corpus) for corpus in runs.corpora]
+    found = [
+        [run.seed for run, points in zip(each, _drawn(each, metric, "update"), strict=True) if points]
+        for each in of
+        if each
+    ]
+    numbers = {len(seeds) for seeds in found if seeds}
+    number = max(numbers) if len(numbers) == 1 else 1
     what = "seeds" if all(len(set(seeds)) == len(seeds) for seeds in found) else "runs"
-    return dataclasses.replace(system, label=system.label + f" ({max(numbers)} {what})" * several)
+    return dataclasses.replace(system, label=system.label + f" ({number} {what})" * (number > 1))
+
+
+def _drawn(runs: Sequence[ReportRun], metric: str, by: By) -> list[dict[float, float]]:
+    """Return each run's figures that a curve is the mean of: those of validations, if there are any."""
+    points = [points_of(run, "valid", metric, by) for run in runs]
+    if any(points):
+        return points
+    return [points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs]
 
 
 def _last_and_best(runs: Sequence[ReportRun], metric: str, by: By) -> list[str]:
     """Return the number of runs, where they end, and their last and best figures (of validations if there are any)."""
-    points = [points_of(run, "valid", metric, by) for run in runs]
-    if not any(points):
-        points = [points_of(run, "epoch", _TRAINING_NAME.get(metric, metric), by) for run in runs]
-    points = [run for run in points if run]
+    points = [run for run in _drawn(runs, metric, by) if run]
     is_loss, is_score = _is_loss(metric), any(x in metric for x in ("accuracy", "bleu", "chrf"))
     best = [(min if is_loss else max)(run.values()) for run in points] if is_loss or is_score else []
     ends = sorted({max(run) for run in points})
