@@ -92,6 +92,19 @@ def test_all_letters_are_inside_and_names_do_not_touch(draw: object, number: int
                 assert not box.shrunk(0.98, 0.8).overlaps(other.shrunk(0.98, 0.8)), (texts[index], text)
 
 
+@pytest.mark.parametrize(("number", "corpora"), [(1, 1), (1, 4), (FEW + 1, 1)])
+def test_a_long_name_of_the_y_axis_is_no_higher_than_its_panel(number: int, corpora: int) -> None:
+    points = (Point(1, 0.5, None, 1), Point(2, 0.6, None, 1))
+    found = [Series(system=system, points=points) for system in systems(number)]
+    name = "what the source is worth, nats per target token"
+    with chart_canvas(""):
+        figure = draw_curves({f"corpus {n}": found for n in range(corpora)}, "epoch", name)
+        figure.draw_without_rendering()
+        box, panel = figure.axes[0].yaxis.label.get_window_extent(), figure.axes[0].bbox
+        assert figure.axes[0].yaxis.label.get_text().split() == name.split()
+        assert (box.x0 >= 0, box.height <= 1.02 * panel.height) == (True, True)
+
+
 def test_the_lines_of_many_panels_are_explained() -> None:
     with chart_canvas(""):
         (legend,) = curves(FEW + 1, 1).legends

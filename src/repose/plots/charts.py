@@ -133,7 +133,9 @@ def draw_curves(
     kinds = _kinds(GREY) if any(series.training for series in every) else []
     kinds += _band(every)
     keys = [*((_handle(system), system.label) for system in systems), *kinds] if more else []
-    figure, axes = _panels(list(panels), keys, right=_RIGHT if more else 0.2 + _widest(systems))
+    y = _wrapped(y, (_SMALL if more else _ALONE)[1])
+    left = _LEFT + _LINE * y.count("\n")
+    figure, axes = _panels(list(panels), keys, left=left, right=_RIGHT if more else 0.2 + _widest(systems))
     for panel, found in zip(axes, panels.values(), strict=True):
         for series in found:
             _curve(panel, series)
@@ -178,7 +180,8 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, mo
     keys += _band(found)
     if any(series.system.label == baseline for series in found):
         keys.append((Line2D([], [], color=INK, linewidth=1), str(baseline)))
-    figure, axes = _panels([series.system.label for series in found], keys)
+    y = _wrapped(y, _SMALL[1])
+    figure, axes = _panels([series.system.label for series in found], keys, left=_LEFT + _LINE * y.count("\n"))
     for panel, series in zip(axes, found, strict=True):
         _behind(panel, [other for other in found if other.system.label != baseline], BEHIND)
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
@@ -408,6 +411,11 @@ def _name_axes(axes: Sequence[Axes], x: str, y: str) -> None:
             panel.set_xlabel(x)
         if index % columns == 0:
             panel.set_ylabel(y)
+
+
+def _wrapped(text: str, width: float) -> str:
+    """Return a text in as many lines as it needs to be at most so many inches wide."""
+    return fill(text, max(1, int(len(text) * width / width_of(text)))) if text and width_of(text) > width else text
 
 
 def _columns(panels: int) -> int:
