@@ -1,6 +1,6 @@
 """Charts: names do not overlap, and panels contain everything that is drawn."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given
@@ -159,6 +159,26 @@ def test_numbers_of_runs_that_stop_near_each_other_are_set_apart(stops: tuple[in
         (axes,) = draw_curves({"de-en": [Series(system=systems(1)[0], points=points)]}, "epoch", "loss").axes
         low, high = (text.xyann[1] for text in axes.texts if text.get_text() in ("n = 2", "n = 1"))
     assert (high > low) == apart
+
+
+def test_numbers_of_runs_stay_at_their_panel_and_apart() -> None:
+    ends = ((22, 25), (24, 25), (22, 99))  # where the second and the third run of each system end
+    found = [
+        Series(
+            system=system,
+            points=tuple(Point(x, (1.7 - 0.3 * n) * x / (x + 3), 0.0, 3 - (x >= a) - (x >= b)) for x in range(1, 26)),
+        )
+        for n, (system, (a, b)) in enumerate(zip(systems(3), ends, strict=True))
+    ]
+    with chart_canvas("n = 123 to epoch"):
+        figure = draw_curves({"ko-en": found, "zh-en": found}, "epoch", "loss")
+        figure.draw_without_rendering()
+        axes = figure.axes[0]
+        boxes = [Text.get_window_extent(text) for text in axes.texts if text.get_text().startswith("n = ")]
+        top = axes.get_window_extent().y1 + 0.15 * figure.dpi  # not as high as the title
+    assert len(boxes) == 3
+    assert all(box.y1 <= top for box in boxes)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_a_single_epoch_is_a_whole_number() -> None:

@@ -27,7 +27,9 @@ DASHED = (0, (4, 1.6))
 _TRAINING: Any = (0, (1, 1.4))
 _MARKED, _MARKS = 40, 6  # up to this many points, each has a marker; number of markers on a training curve
 _BAND = 0.18  # opacity of a band
-_RAISED, _NUMBERS = 7.0, 6  # points between a curve and its number of runs; how many numbers fit side by side
+_NUMBERS = 6  # how many numbers of runs fit side by side
+_OFFSETS = (7.0, 21.0, -16.0, -30.0, -44.0)  # points from a curve to its number of runs, the first that is free
+_POINTS = 72.0  # in an inch
 _SIZE, _LINE = 10.5, 0.19  # font size in points, height of a line in inches
 _ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a single panel, and one of several
 _LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # inches: space around panels and their labels
@@ -139,9 +141,9 @@ def draw_curves(
     for panel, found in zip(axes, panels.values(), strict=True):
         for series in found:
             _curve(panel, series)
-        _tell_numbers(panel, [_seen(series, most) for series in found])
         _curve_scales(panel)
         _cut(panel, found, most)
+        _tell_numbers(panel, [_seen(series, most) for series in found])
         if not more:
             _name_ends(panel, [(series.end.x, series.end.mean, series.system) for series in found])
             if kinds:
@@ -187,12 +189,12 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, mo
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
         own = replace(series, system=replace(series.system, number=1))
         _curve(panel, own)
-        _tell_numbers(panel, [_seen(own, most)])
         _curve_scales(panel)
         _cut(panel, found, most)
     low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
-    for panel in axes:
+    for panel, series in zip(axes, found, strict=True):
         panel.set_ylim(low, high)
+        _tell_numbers(panel, [_seen(replace(series, system=replace(series.system, number=1)), most)])
     _name_axes(axes, x, y)
     return figure
 
@@ -232,14 +234,20 @@ def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
             if point.n != before.n:
                 places.setdefault(point.x, []).append((point, series.system.style["color"]))
     above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": _SIZE - 2}
-    near = max((point.x for series in found for point in series.points), default=0) / _NUMBERS
-    height, last = _RAISED, -inf
+    (width, height), (left, right), (low, high) = inches(axes), axes.get_xlim(), axes.get_ylim()
+    taken: list[tuple[float, float]] = []  # inches: places of the numbers so far
     for x, here in sorted(places.items()):
-        height, last = height + _SIZE if x - last < near else _RAISED, x  # one line higher, not to overlap
         numbers = sorted({point.n for point, _ in here})
         colour = here[0][1] if len(here) == 1 else INK
         text = "n = " + " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
-        axes.annotate(text, (x, max(point.mean for point, _ in here)), (0, height), color=colour, **above)
+        y = max(point.mean for point, _ in here)
+        across, up = (x - left) / (right - left) * width, (y - low) / (high - low) * height
+        for points in _OFFSETS:
+            at = up + points / _POINTS
+            if at < height and all(abs(across - a) > width / _NUMBERS or abs(at - b) >= _LINE for a, b in taken):
+                break
+        taken.append((across, at))
+        axes.annotate(text, (x, y), (0, points), color=colour, **above)
 
 
 def _behind(axes: Axes, found: Sequence[Series], colour: str) -> None:
