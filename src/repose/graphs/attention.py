@@ -264,7 +264,7 @@ class PositionScores:
         self._content: tuple[Array, Array] | None = None
         with torch.no_grad():
             if isinstance(positions, UntiedPositions):
-                heads = (x.unflatten(-1, (positions.num_heads, -1)).transpose(0, 1) for x in positions.derived())
+                heads = (x.unflatten(-1, (positions.num_heads, -1)).transpose(0, 1) for x in positions.projected())
                 queries, keys = map(array, heads)  # (H, L, C)
                 self._content = queries, keys.transpose(0, 2, 1)
             elif type(positions).scores not in (Positions.scores, DistancePositions.scores):

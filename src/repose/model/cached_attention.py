@@ -63,7 +63,7 @@ class StepReach(Reach):
         self.first = 0 if window is None else max(0, self.at - window // 2)
         """Position of the earliest key."""
         keys_at = torch.arange(self.first, self.at + 1, device=cache.beams.sentences.device)
-        self.bias = positions.scores(keys_at[-1:], keys_at, cache.once(positions, positions.derived))
+        self.bias = positions.scores(keys_at[-1:], keys_at, cache)
         """Scores of positions, (H, 1, K)."""
         self.blocks = [KeyMask(has_key=None, own=keys_at == self.at)]
 

@@ -9,7 +9,7 @@ and a `case` in `positions_of`. If its scores depend on distances alone, it is a
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 import torch
 from jaxtyping import Float, Int
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from repose.model.architecture import Architecture, PositionsKind
+from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Linear, at_least_fp32
 from repose.model.kernels.packing import Packing
 from repose.model.norms import LayerNorm
@@ -52,21 +53,17 @@ class Positions(nn.Module):
         return self.turn(rows, packing.columns) if self.turns else rows
 
     def scores(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], cache: Cache | None = None
     ) -> Float[Tensor, "*n H q k"] | None:
         """Return what is added to the scores of self-attention, in every layer of the stack; None for nothing.
 
-        `derived`: the result of the method `derived`, while the weights stay the same.
+        `cache`: while decoding, keeps what is computed from the weights alone, so that it is computed once.
         """
         return None
 
     def of_distances(self, distance: Int[Tensor, "*n q k"]) -> Float[Tensor, "*n H q k"] | None:
         """Return the part of the scores that depends on the distance j - i alone, for query i and key j; None for
         nothing. Graphs hold a table of it."""
-        return None
-
-    def derived(self) -> Any:
-        """Return what `scores` computes from the weights alone. Decoding asks for it once, not at every step."""
         return None
 
     def scale(self, head_dim: int) -> float:
@@ -155,7 +152,7 @@ class DistancePositions(Positions):
     """Positions as scores of distances alone: score_ij + b_h(j - i). A subclass computes b in `of_distances`."""
 
     def scores(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], cache: Cache | None = None
     ) -> Float[Tensor, "*n H q k"] | None:
         """Return b_h(j - i)."""
         return self.of_distances(keys_at[..., None, :] - queries_at[..., :, None])
@@ -232,13 +229,16 @@ class UntiedPositions(Positions):
         self.distances = nn.Parameter(torch.zeros(a.num_heads, NUM_BUCKETS)) if relative else None
 
     def scores(
-        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], derived: Any = None
+        self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], cache: Cache | None = None
     ) -> Float[Tensor, "*n {self.num_heads} q k"]:
         """Return the scores of positions against positions."""
         with torch.autocast(self.table.device.type, enabled=False):
             last = len(self.table) - 1
             queries_at, keys_at = queries_at.clamp(max=last), keys_at.clamp(max=last)
-            queries, keys = derived or self._projected(_longest(queries_at, keys_at))
+            if cache is None:
+                queries, keys = self.projected(_longest(queries_at, keys_at))
+            else:
+                queries, keys = cache.once(self, self.projected)
             scores = self._heads(F.embedding(queries_at, queries)) @ self._heads(F.embedding(keys_at, keys)).mT
             more = self.of_distances(keys_at[..., None, :] - queries_at[..., :, None])
             return scores if more is None else scores + more
@@ -247,9 +247,10 @@ class UntiedPositions(Positions):
         """Return b_h(j - i) for `untied_relative`."""
         return None if self.distances is None else by_bucket(self.distances, distance, causal=self.causal)
 
-    def derived(self) -> tuple[Tensor, Tensor]:
-        """Return the projections of all positions, as queries and as keys."""
-        return self._projected(None)
+    def projected(self, length: int | None = None) -> tuple[Float[Tensor, "L HC"], Float[Tensor, "L HC"]]:
+        """Project the first `length` positions (None: all) to queries, scaled, and to keys."""
+        rows = self.norm(self.table[:length])
+        return self.query(rows) * self.scale(self.head_dim), self.key(rows)
 
     def scale(self, head_dim: int) -> float:
         """Return 1/sqrt(2C), since two products are added."""
@@ -258,11 +259,6 @@ class UntiedPositions(Positions):
     def tables(self) -> Sequence[nn.Parameter]:
         """Return p."""
         return (self.table,)
-
-    def _projected(self, length: int | None) -> tuple[Float[Tensor, "L HC"], Float[Tensor, "L HC"]]:
-        """Project the first `length` positions (None: all) to queries, scaled, and to keys."""
-        rows = self.norm(self.table[:length])
-        return self.query(rows) * self.scale(self.head_dim), self.key(rows)
 
     def _heads(self, x: Float[Tensor, "*n l HC"]) -> Float[Tensor, "*n H l C"]:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(-3, -2)
