@@ -20,7 +20,6 @@ same in every layer; cross-attention takes the source's. With `values = both`, h
 the other.
 """
 
-from collections.abc import Callable
 from typing import assert_never
 
 import torch.nn.functional as F
@@ -38,8 +37,6 @@ from repose.model.kernels.local import LocalBlocks
 from repose.model.kernels.packing import Memory
 from repose.model.positions import Positions
 from repose.model.sublayer import Sublayer
-
-Branch = Callable[[Tensor], Tensor]
 
 
 class FeedForward(nn.Module):
@@ -126,11 +123,10 @@ class DecoderLayer(nn.Module):
         to_memory: Blocks,
     ) -> Float[Tensor, "R D"]:
         """Apply the layer to whole targets. `tokens`: the token embeddings, where attention takes values from them."""
-        return self._sublayers(
-            x,
-            lambda y: self.self_attention(y, y, values_from(self.values, y, tokens), to_self),
-            lambda y: self.cross_attention(y, memory.hidden, memory.values, to_memory),
-        )
+        attend, attend_to_memory = self.self_attention, self.cross_attention
+        x = self.self_attention_sublayer(x, lambda y: attend(y, y, values_from(self.values, y, tokens), to_self))
+        x = self.cross_attention_sublayer(x, lambda y: attend_to_memory(y, memory.hidden, memory.values, to_memory))
+        return self.feed_forward_sublayer(x, self.feed_forward)
 
     def step(
         self,
@@ -142,15 +138,8 @@ class DecoderLayer(nn.Module):
         to_memory: MemoryReach,
     ) -> Float[Tensor, "R D"]:
         """Apply the layer to one more token per row. `memory` may be None once the cache holds its keys and values."""
-        return self._sublayers(
-            x,
-            lambda y: cached(self.self_attention, cache).self_attention(
-                y, values_from(self.values, y, tokens), cache, to_self
-            ),
-            lambda y: cached(self.cross_attention, cache).cross_attention(y, memory, cache, to_memory),
-        )
-
-    def _sublayers(self, x: Tensor, attend: Branch, attend_to_memory: Branch) -> Tensor:
-        x = self.self_attention_sublayer(x, attend)
-        x = self.cross_attention_sublayer(x, attend_to_memory)
+        attend = cached(self.self_attention, cache).self_attention
+        attend_to_memory = cached(self.cross_attention, cache).cross_attention
+        x = self.self_attention_sublayer(x, lambda y: attend(y, values_from(self.values, y, tokens), cache, to_self))
+        x = self.cross_attention_sublayer(x, lambda y: attend_to_memory(y, memory, cache, to_memory))
         return self.feed_forward_sublayer(x, self.feed_forward)

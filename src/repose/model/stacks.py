@@ -1,7 +1,6 @@
 """The encoder and the decoder: embedding, layers and final norm, built from an `Architecture`."""
 
-from collections.abc import Callable
-from typing import Any, assert_never
+from typing import assert_never
 
 import torch
 import torch.nn.functional as F
@@ -66,26 +65,24 @@ class Stack(nn.Module):
         With `attention_window`, attention is local, unless the window covers the longest sentence and so restricts
         nothing.
         """
-        how: dict[str, Any] = {"num_heads": self.num_heads, "causal": self.causal, "positions": self.positions}
+        heads, causal, positions = self.num_heads, self.causal, self.positions
         if self.window is None or self.window // 2 >= packing.mask.shape[1] - 1:
-            return Blocks(packing, packing, **how)
-        return LocalBlocks(packing, window=self.window, **how)
+            return Blocks(packing, packing, num_heads=heads, causal=causal, positions=positions)
+        return LocalBlocks(packing, window=self.window, num_heads=heads, causal=causal, positions=positions)
 
-    def through_layers(
-        self, x: Tensor, packing: Packing, run: Callable[[Any, Tensor], Tensor], cache: Cache | None = None
+    def between_layers(
+        self, x: Float[Tensor, "R D"], index: int, packing: Packing, cache: Cache | None = None
     ) -> Float[Tensor, "R D"]:
-        """Return the output of the last layer, after the final norm. `run` applies one layer.
+        """Return the input of layer `index`, given the output of the layer before.
 
-        With `token_norm_site = every_layer`, the token half of every layer's input is normalised; the position half
-        stays as it is. (The embedding does this for the first layer.)
+        With `token_norm_site = every_layer`, its token half is normalised; the position half stays as it is. (The
+        embedding does this for the first layer.)
         """
-        for index, layer in enumerate(self.layers):
-            norm = self.layer_token_norms[index - 1] if index > 0 else None
-            if isinstance(norm, TokenNorm) and norm.kind != "none":
-                tokens = norm(x[:, : self.d_token], packing, cache=cache)
-                x = torch.cat([tokens, x[:, self.d_token :]], dim=1)
-            x = run(layer, x)
-        return self.final_norm(x)
+        norm = self.layer_token_norms[index - 1] if index > 0 else None
+        if not isinstance(norm, TokenNorm) or norm.kind == "none":
+            return x
+        tokens = norm(x[:, : self.d_token], packing, cache=cache)
+        return torch.cat([tokens, x[:, self.d_token :]], dim=1)
 
 
 def _later_token_norm(a: Architecture, first: TokenNormKind) -> TokenNormKind:
@@ -123,7 +120,9 @@ class Encoder(Stack):
         packing = Packing(ids != PAD)
         x, tokens = self.embedding(ids, packing)
         blocks = self.self_blocks(packing)
-        x = self.through_layers(x, packing, lambda layer, x: layer(x, tokens, blocks))
+        for index, layer in enumerate(self.layers):
+            x = layer(self.between_layers(x, index, packing), tokens, blocks)
+        x = self.final_norm(x)
         return Memory(x, values_from(self.values, x, tokens), packing)
 
 
@@ -138,14 +137,17 @@ class Decoder(Stack):
         packing = Packing(tgt != PAD)
         x, tokens = self.embedding(tgt, packing)
         to_self, to_memory = self.self_blocks(packing), Blocks(packing, memory.packing, num_heads=self.num_heads)
-        x = self.through_layers(x, packing, lambda layer, x: layer(x, tokens, memory, to_self, to_memory))
-        return x, packing
+        for index, layer in enumerate(self.layers):
+            x = layer(self.between_layers(x, index, packing), tokens, memory, to_self, to_memory)
+        return self.final_norm(x), packing
 
-    def step(self, tokens: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
+    def step(self, ids: Int[Tensor, " R"], memory: Memory | None, cache: Cache) -> Float[Tensor, "R D"]:
         """Return the hidden state of one more target token per row; earlier tokens are in the cache."""
-        packing = Packing(torch.ones_like(tokens[:, None], dtype=torch.bool))
-        x, embedded = self.embedding(tokens[:, None], packing, cache)
-        reach = StepReach(cache, self.positions, self.window), MemoryReach(cache)
-        x = self.through_layers(x, packing, lambda layer, x: layer.step(x, embedded, memory, cache, *reach), cache)
+        packing = Packing(torch.ones_like(ids[:, None], dtype=torch.bool))
+        x, tokens = self.embedding(ids[:, None], packing, cache)
+        to_self, to_memory = StepReach(cache, self.positions, self.window), MemoryReach(cache)
+        for index, layer in enumerate(self.layers):
+            assert isinstance(layer, DecoderLayer)
+            x = layer.step(self.between_layers(x, index, packing, cache), tokens, memory, cache, to_self, to_memory)
         cache.length += 1
-        return x
+        return self.final_norm(x)

@@ -51,29 +51,33 @@ class Blocks(Reach):
     ) -> None:
         """Compute the blocks. Nothing attends to padding.
 
-        `causal`: position t attends only to positions up to t. `positions`: the stack's positions, for self-attention.
+        In self-attention, `keys` is `queries`. `causal`: position t attends only to positions up to t. `positions`: the
+        stack's positions, for self-attention.
         """
-        parts = _of_like_length(queries)
-        of_queries = _layout(queries, parts, num_heads)
-        of_keys = of_queries if keys is queries else _layout(keys, parts, num_heads)
-        self.queries = of_queries
+        parts, device = _of_like_length(queries), queries.mask.device
+        self.queries = _layout(queries, parts, num_heads)
         """The layout of the queries: b*h matrices of q rows for each block."""
+        of_keys = self.queries if keys is queries else _layout(keys, parts, num_heads)
         self._of_keys = {num_heads: of_keys}
         self._packing, self._parts, self._positions = keys, parts, positions
         self.num_sentences, self.num_heads = len(queries.mask), num_heads
-        device, layouts = queries.mask.device, (of_queries, of_keys)
-        longest = [max((mask.shape[1] for mask in x.masks), default=0) for x in layouts]
-        places = [torch.arange(length, device=device) for length in longest]
-        added = None if positions is None else positions.scores(*places)
+        of_positions = None
+        if positions is not None:
+            at = torch.arange(max(mask.shape[1] for mask in of_keys.masks), device=device)
+            of_positions = positions.scores(at, at)
         self.blocks = []
-        for sentences, real_queries, real_keys in zip(parts, of_queries.masks, of_keys.masks, strict=True):
-            own = torch.eye(real_queries.shape[1], dtype=torch.bool, device=device)
-            allowed = real_keys[:, None, :].expand(-1, real_queries.shape[1], -1)
+        for sentences, real_queries, real_keys in zip(parts, self.queries.masks, of_keys.masks, strict=True):
+            num_queries, num_keys = real_queries.shape[1], real_keys.shape[1]
+            allowed = real_keys[:, None, :].expand(-1, num_queries, -1)
             if causal:
                 allowed = allowed.tril()
-            here = None if added is None else added[:, : allowed.shape[1], : allowed.shape[2]]
-            of_self = {"own": own} if keys is queries else {"real_queries": real_queries}
-            self.blocks.append(make_block(sentences, allowed, num_heads, added=here, **of_self))
+            if keys is queries:
+                added = None if of_positions is None else of_positions[:, :num_queries, :num_keys]
+                own = torch.eye(num_queries, dtype=torch.bool, device=device)
+                block = make_block(sentences, allowed, num_heads, added=added, own=own)
+            else:
+                block = make_block(sentences, allowed, num_heads, added=None, real_queries=real_queries)
+            self.blocks.append(block)
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Return queries or keys as they enter the scores."""
