@@ -75,11 +75,11 @@ def test_constants_are_made_once_for_all_decodings() -> None:
 def test_beams_there_and_back(sentences: list[int]) -> None:
     beams = Beams(torch.tensor(sentences), 3)
     rows = torch.randn(len(sentences), 4)
-    grid = beams.gather(rows)
+    grid = beams.by_sentence(rows)
     assert grid.shape[0] == 3
     for row, sentence in enumerate(sentences):
         assert any(torch.equal(rows[row], place) for place in grid[sentence])
-    assert torch.equal(beams.scatter(grid), rows)
+    assert torch.equal(beams.to_rows(grid), rows)
 
 
 def test_what_is_kept_of_finished_sentences_is_thrown_away() -> None:

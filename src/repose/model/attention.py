@@ -116,9 +116,9 @@ class Attention(nn.Module):
             heads = fused(queries, keys, values, blocks, self.kv_heads, self.scale, self._dropout)
             return self.output(heads.to(queries.dtype))
         of_queries, of_keys = blocks.queries, blocks.keys_of(self.kv_heads)
-        spread = of_queries.spread(queries), of_keys.spread(keys), of_keys.spread(values)
-        heads, _ = self._attend(*spread, blocks, of_keys.sizes, self.scale)
-        return self.output(of_queries.gather(heads).to(queries.dtype))
+        q, k, v = of_queries.to_blocks(queries), of_keys.to_blocks(keys), of_keys.to_blocks(values)
+        heads, _ = self._attend(q, k, v, blocks, of_keys.sizes, self.scale)
+        return self.output(of_queries.to_rows(heads).to(queries.dtype))
 
     @property
     def recorded(self) -> list[Tensor] | None:
@@ -139,16 +139,16 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Attend as `forward` does, where the tokens are the keys and values of all heads (`kernels.absorption`)."""
         w_q, b_q, w_o, value_bias = self.absorbed()
-        queries = blocks.queries.spread(linear(queries_from, w_q, b_q))
+        queries = blocks.queries.to_blocks(linear(queries_from, w_q, b_q))
         tokens = blocks.keys_of(1)
-        keys = tokens.spread(keys_from)
-        values = keys if values_from is keys_from else tokens.spread(values_from)
+        keys = tokens.to_blocks(keys_from)
+        values = keys if values_from is keys_from else tokens.to_blocks(values_from)
         heads, sums = self._attend(queries, keys, values, blocks, tokens.sizes, 1.0)
-        out = linear(blocks.queries.gather(heads).to(w_o.dtype), w_o, self.output.bias)
+        out = linear(blocks.queries.to_rows(heads).to(w_o.dtype), w_o, self.output.bias)
         if value_bias is None:
             return out
         assert sums is not None
-        return out + linear(blocks.queries.gather(sums).to(w_o.dtype), value_bias)
+        return out + linear(blocks.queries.to_rows(sums).to(w_o.dtype), value_bias)
 
     def _attend(
         self,

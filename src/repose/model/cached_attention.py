@@ -128,9 +128,9 @@ class CachedAttention:
         """Attend to the memory, which may be None once the cache holds its keys and values."""
         owner = Memory if self.is_absorbed else self  # absorbed heads of every layer read the same rows
         cached = cache.of_memory(owner, lambda: self._of_memory(memory))
-        queries = cache.beams.gather(self.qk_norm.queries(self.query(x)))
+        queries = cache.beams.by_sentence(self.qk_norm.queries(self.query(x)))
         weights = self._weights(queries, cached[0], reach.bias, reach)
-        out = self.output(cache.beams.scatter(_heads(weights, cached[-1])))
+        out = self.output(cache.beams.to_rows(_heads(weights, cached[-1])))
         if cache.has_source is not None and self._value_bias is not None:
             without = 1 - cache.has_source[cache.beams.sentences].view(-1, 1).to(out.dtype)
             out = out - without * self._value_bias

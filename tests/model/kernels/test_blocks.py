@@ -23,15 +23,15 @@ def test_every_sentence_is_in_one_block_of_like_lengths() -> None:
 def test_there_and_back(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 6))
-    assert torch.equal(cut.queries.gather(join(split(cut.queries.spread(rows), cut.queries.sizes))), rows)
-    assert not cut.keys_of(2).spread(rows).isnan().any()
+    assert torch.equal(cut.queries.to_rows(join(split(cut.queries.to_blocks(rows), cut.queries.sizes))), rows)
+    assert not cut.keys_of(2).to_blocks(rows).isnan().any()
 
 
 def test_gradients(packing: Packing) -> None:
     cut = Blocks(packing, packing, num_heads=2)
     rows = packing.pack(torch.randn(*packing.mask.shape, 4, dtype=torch.float64)).requires_grad_()
-    assert torch.autograd.gradcheck(cut.keys_of(2).spread, (rows,))
-    assert torch.autograd.gradcheck(cut.queries.gather, (cut.queries.spread(rows).detach().requires_grad_(),))
+    assert torch.autograd.gradcheck(cut.keys_of(2).to_blocks, (rows,))
+    assert torch.autograd.gradcheck(cut.queries.to_rows, (cut.queries.to_blocks(rows).detach().requires_grad_(),))
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -100,7 +100,7 @@ class Blocks(Reach):
 
 
 def split(flat: Float[Tensor, "n C"], sizes: Sequence[tuple[int, int]]) -> list[Tensor]:
-    """Return each block's matrices, (b, l, C), from the rows that a layout's `spread` returns."""
+    """Return each block's matrices, (b, l, C), from the rows that a layout's `to_blocks` returns."""
     parts = flat.split([b * length for b, length in sizes])
     return [part.view(b, length, -1) for part, (b, length) in zip(parts, sizes, strict=True)]
 
@@ -119,32 +119,33 @@ class PackedLayout:
     def __init__(self, packing: Packing, parts: Sequence[Tensor], num_heads: int) -> None:
         device = packing.mask.device
         heads = torch.arange(num_heads, device=device)
+        # Each head's part of a packed row is a row by itself, number row · H + head; n places in blocks hold them.
         rows, real = [], []
         self.masks: list[Bool[Tensor, "b l"]] = []
         for sentences in parts:
             length = max(1, *(packing.lengths[i] for i in sentences.tolist()))
             mask = packing.mask[sentences, :length]
-            cells = packing.row_of_cell[sentences, :length]
-            rows.append((cells[:, None, :] * num_heads + heads[:, None]).flatten())
+            packed_rows = packing.row_of_cell[sentences, :length]
+            rows.append((packed_rows[:, None, :] * num_heads + heads[:, None]).flatten())  # from (b, h, l)
             real.append(mask[:, None, :].expand(-1, num_heads, -1).flatten())
             self.masks.append(mask)
         self._num_heads = num_heads
-        is_real, row_of_cell = torch.cat(real), torch.cat(rows)
-        cells = is_real.nonzero().squeeze(1)
+        is_real, row_of_place = torch.cat(real), torch.cat(rows)  # (n,)
+        places = is_real.nonzero().squeeze(1)
         spare = (packing.spare[:, None] * num_heads + heads).flatten()
-        cell_of_row = torch.zeros(len(cells) + len(spare), dtype=torch.long, device=device)
-        cell_of_row[row_of_cell[cells]] = cells
-        self._to_blocks = RowMap(row_of_cell, (~is_real).nonzero().squeeze(1))
-        self._to_rows = RowMap(cell_of_row, spare)
+        place_of_row = torch.zeros(len(places) + len(spare), dtype=torch.long, device=device)  # (R H,)
+        place_of_row[row_of_place[places]] = places
+        self._map_to_blocks = RowMap(row_of_place, (~is_real).nonzero().squeeze(1))
+        self._map_to_rows = RowMap(place_of_row, spare)
         self.sizes = [(len(mask) * num_heads, mask.shape[1]) for mask in self.masks]
 
-    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+    def to_blocks(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
         """Return the rows of all blocks' matrices; zeros at padding."""
-        return self._to_blocks.move(rows.reshape(len(rows) * self._num_heads, -1), self._to_rows)
+        return self._map_to_blocks.move(rows.reshape(len(rows) * self._num_heads, -1), self._map_to_rows)
 
-    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
-        """Invert `spread`, for queries."""
-        moved = self._to_rows.move(flat, self._to_blocks)
+    def to_rows(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+        """Invert `to_blocks`, for queries."""
+        moved = self._map_to_rows.move(flat, self._map_to_blocks)
         return moved.view(len(moved) // self._num_heads, -1)
 
 
@@ -164,10 +165,10 @@ class PaddedLayout:
         """Invert `heads`."""
         return heads.transpose(1, 2).flatten(2).flatten(0, 1)
 
-    def spread(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
+    def to_blocks(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "n C"]:
         return self.heads(rows).flatten(0, 2)
 
-    def gather(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
+    def to_rows(self, flat: Float[Tensor, "n C"]) -> Float[Tensor, "R HC"]:
         return self.rows(flat.view(self._num_sentences, self._num_heads, self._length, -1))
 
 

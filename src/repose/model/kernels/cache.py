@@ -46,7 +46,7 @@ class Beams:
         cells[order] = ordered * width + rank
         return cells, width
 
-    def gather(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "N W X"]:
+    def by_sentence(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "N W X"]:
         """Return the rows grouped by sentence. Places without a row hold arbitrary finite numbers."""
         if self._is_plain:
             return rows[:, None]
@@ -55,8 +55,8 @@ class Beams:
         row_of_cell[cells] = torch.arange(len(cells), device=cells.device)
         return rows.index_select(0, row_of_cell).unflatten(0, (-1, width))
 
-    def scatter(self, grid: Float[Tensor, "N W X"]) -> Float[Tensor, "R X"]:
-        """Invert `gather`."""
+    def to_rows(self, grid: Float[Tensor, "N W X"]) -> Float[Tensor, "R X"]:
+        """Invert `by_sentence`."""
         flat = grid.flatten(0, 1)
         return flat if self._is_plain else flat.index_select(0, self._cells[0])
 

@@ -58,23 +58,23 @@ class LocalBlocks(Reach):
     def queries(self) -> "ChunkLayout":
         """The layout of the chunks' queries: B*n*h matrices of w rows."""
         sizes = [(self._num_chunks * self.num_sentences * self.num_heads, self._width)]
-        return ChunkLayout(sizes, self.num_heads, self._spread, self._gather)
+        return ChunkLayout(sizes, self.num_heads, self._to_chunks, self._to_rows)
 
     def keys_of(self, groups: int) -> "ChunkLayout":
         """Return the layout of keys or values: B*n*g matrices of 3w rows, one for each group of heads."""
         length = self._width * (2 + self._chunks_after)
-        spread = partial(self._spread_neighbourhoods, groups)
+        to_neighbourhoods = partial(self._to_neighbourhoods, groups)
         sizes = [(self._num_chunks * self.num_sentences * groups, length)]
-        return ChunkLayout(sizes, groups, spread, self._gather)
+        return ChunkLayout(sizes, groups, to_neighbourhoods, self._to_rows)
 
-    def _spread(self, rows: Float[Tensor, "R HC"]) -> Tensor:
+    def _to_chunks(self, rows: Float[Tensor, "R HC"]) -> Tensor:
         return _of_heads(self._chunks(self._packing.pad(rows)), self.num_heads)
 
-    def _gather(self, flat: Tensor) -> Float[Tensor, "R HC"]:
+    def _to_rows(self, flat: Tensor) -> Float[Tensor, "R HC"]:
         grid = flat.view(self.num_sentences, self._num_chunks, self.num_heads, self._width, -1).transpose(2, 3)
         return self._packing.pack(grid.flatten(3).flatten(1, 2)[:, : self._length])
 
-    def _spread_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
+    def _to_neighbourhoods(self, num_heads: int, rows: Tensor) -> Tensor:
         return _of_heads(self._neighbourhoods(self._chunks(self._packing.pad(rows))), num_heads)
 
     def padded(self, scores: Sequence[Tensor]) -> Float[Tensor, "B H Q K"]:
@@ -106,14 +106,14 @@ class ChunkLayout(NamedTuple):
 
     sizes: Sequence[tuple[int, int]]
     num_heads: int
-    spread: Callable[[Tensor], Tensor]
-    gather: Callable[[Tensor], Tensor]
+    to_blocks: Callable[[Tensor], Tensor]
+    to_rows: Callable[[Tensor], Tensor]
 
     def heads(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "b h l C"]:
-        return self.spread(rows).view(-1, self.num_heads, self.sizes[0][1], rows.shape[1] // self.num_heads)
+        return self.to_blocks(rows).view(-1, self.num_heads, self.sizes[0][1], rows.shape[1] // self.num_heads)
 
     def rows(self, heads: Float[Tensor, "b h l C"]) -> Float[Tensor, "R HC"]:
-        return self.gather(heads.flatten(0, 2))
+        return self.to_rows(heads.flatten(0, 2))
 
 
 def _of_heads(grid: Float[Tensor, "B n l HC"], num_heads: int) -> Float[Tensor, "Bnhl c"]:
