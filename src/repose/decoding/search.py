@@ -88,36 +88,33 @@ def token_by_token(
 ) -> list[TokenHypothesis]:
     """Return one hypothesis per sentence, whose tokens `choose` picks until END; other arguments as for `greedy`."""
     limits, no_repeat = _limits(max_lengths), options.no_repeat_ngram_size
-    totals, finished = np.zeros(len(limits)), np.zeros(len(limits), dtype=bool)
-    written: list[list[int]] = [[] for _ in limits]
-    # For each row: its sentence, its maximum length, its score, and its last token.
+    hypotheses: dict[int, TokenHypothesis] = {}  # by sentence
+    # For each row: its sentence, its maximum length, its score, its last token, and its tokens so far.
     sentences, longest, scores = np.arange(len(limits)), limits, np.zeros(len(limits))
     tokens = np.full_like(limits, START)
-    said = np.empty((len(limits), 0), dtype=np.int64)  # (R, tokens so far)
+    prefixes = np.empty((len(limits), 0), dtype=np.int64)  # (R, length)
     length = 0
     while len(sentences):
         length += 1
-        log_probs = step(tokens, state)
-        best, tokens = choose(_without_repeats(log_probs, said, no_repeat), sentences, length)
-        if no_repeat:
-            said = np.concatenate([said, tokens[:, None]], 1)
+        log_probs = _without_repeats(step(tokens, state), prefixes, no_repeat)
+        best, tokens = choose(log_probs, sentences, length)
+        prefixes = np.concatenate([prefixes, tokens[:, None]], 1)
         possible = best > -math.inf
-        going = possible & (tokens != END)
         scores = scores + np.where(possible, best, 0.0)
-        for sentence, token, goes in zip(sentences.tolist(), tokens.tolist(), going.tolist(), strict=True):
-            if goes:
-                written[sentence].append(token)
+        going = possible & (tokens != END)
         live = going & (longest > length)
+        for row in (~live).nonzero()[0].tolist():
+            # Without the last token if that is END, or not possible.
+            written = tuple(prefixes[row, : length if going[row] else length - 1].tolist())
+            finished, score = bool(possible[row] and not going[row]), float(scores[row])
+            normalised = score / options.penalty(len(written) + finished)
+            hypotheses[int(sentences[row])] = TokenHypothesis(written, score, finished, normalised)
         if not live.all():
-            totals[sentences], finished[sentences] = scores, possible & ~going
             rows = live.nonzero()[0]
             _select(state, rows, len(sentences))
             sentences, longest, scores = sentences[rows], longest[rows], scores[rows]
-            tokens, said = tokens[rows], said[rows]
-    return [
-        TokenHypothesis(tuple(y), score, end, score / options.penalty(len(y) + end))
-        for y, score, end in zip(written, totals.tolist(), finished.tolist(), strict=True)
-    ]
+            tokens, prefixes = tokens[rows], prefixes[rows]
+    return [hypotheses[sentence] for sentence in range(len(limits))]
 
 
 def beam_search(
@@ -129,15 +126,12 @@ def beam_search(
     """
     if options.beam_size == 1:
         return [[hypothesis] for hypothesis in greedy(step, state, max_lengths, options)]
-    beams, no_repeat = _Beams(_limits(max_lengths), options), options.no_repeat_ngram_size
+    beams = _Beams(_limits(max_lengths), options)
     tokens = np.full(len(max_lengths), START)
-    said = np.empty((len(tokens), 0), dtype=np.int64)  # (R, tokens so far)
     while (num_rows := len(tokens)) > 0:
-        log_probs = _without_repeats(step(tokens, state), said, no_repeat)
+        log_probs = _without_repeats(step(tokens, state), beams.prefixes, options.no_repeat_ngram_size)
         # The `beam_size` + 1 best of a row suffice: at most one END, and `beam_size` that stay live.
         rows, tokens = beams.advance(*best_tokens(log_probs, options.beam_size + 1))
-        if no_repeat:
-            said = np.concatenate([said[rows], tokens[:, None]], 1)
         _select(state, rows, num_rows)
     return beams.results()
 
@@ -151,37 +145,36 @@ class _Beams:
 
     def __init__(self, limits: Ints, options: SearchOptions) -> None:
         self.options = options
-        self.length = 0  # of the live hypotheses, in tokens
         self.sentences = np.arange(len(limits))  # (N,) index in the batch
         self.limits = limits  # (N,)
         # One number at a time: a vectorised power may round differently at another place in the batch.
         self.last_penalty = np.array([options.penalty(limit) for limit in limits.tolist()])  # (N,)
         self.scores = np.zeros((len(limits), 1))  # (N, K)
+        self.prefixes = np.empty((len(limits), 0), dtype=np.int64)  # (R, tokens so far), without START
         # (N, num_hypotheses) `normalised` of the best finished ones, descending
-        self.best = np.full((len(limits), options.num_hypotheses), -math.inf)
+        self.best_finished = np.full((len(limits), options.num_hypotheses), -math.inf)
         self.finished: list[list[TokenHypothesis]] = [[] for _ in range(len(limits))]
-        self.trail: list[tuple[list[int], list[int]]] = []  # per step: each row's previous row, its token
 
     def advance(self, values: Floats, tokens: Ints) -> tuple[Ints, Ints]:
         """Take a step: log-probabilities and ids of each row's best tokens (R, W) -> rows to keep, their tokens."""
         sums, rows, tokens = self._ranked_candidates(values, tokens)  # (N, C) each
-        self.length += 1
+        length = self.prefixes.shape[1] + 1  # of the candidates
         is_end = tokens == END
-        self._finish(np.where(is_end, sums, -math.inf)[:, : self.options.beam_size], rows)
+        self._finish(np.where(is_end, sums, -math.inf)[:, : self.options.beam_size], rows, length)
         live = np.where(is_end, -math.inf, sums)
         order = np.argsort(-live, axis=1, kind="stable")[:, : self.options.beam_size]
         live, rows, tokens = picked(order, live, rows, tokens)
         attainable = live / self.last_penalty[:, None]
-        going = (attainable > self.best[:, -1:]) & (self.length < self.limits[:, None])
+        going = (attainable > self.best_finished[:, -1:]) & (length < self.limits[:, None])
         searched = going.any(1)
         for n in (~searched).nonzero()[0].tolist():
             if not self.finished[int(self.sentences[n])]:
                 self._cut(n, live[n], rows[n], tokens[n])
         rows, tokens = rows[going], tokens[going]
-        self.trail.append((rows.tolist(), tokens.tolist()))
+        self.prefixes = np.concatenate([self.prefixes[rows], tokens[:, None]], 1)
         self.scores = np.where(going, live, -math.inf)[searched]
         self.sentences, self.limits = self.sentences[searched], self.limits[searched]
-        self.last_penalty, self.best = self.last_penalty[searched], self.best[searched]
+        self.last_penalty, self.best_finished = self.last_penalty[searched], self.best_finished[searched]
         return rows, tokens
 
     def results(self) -> list[list[TokenHypothesis]]:
@@ -202,37 +195,33 @@ class _Beams:
         ranked, ids = picked(order, flat, ids.reshape(flat.shape))
         return ranked, rows, ids
 
-    def _finish(self, sums: Floats, rows: Ints) -> None:
+    def _finish(self, sums: Floats, rows: Ints, length: int) -> None:
         """Add the hypotheses that end here: `sums` (N, ≤ beam_size) are their scores, −inf where none ends."""
-        normalised = sums / self.options.penalty(self.length)
-        for n, place in np.argwhere(normalised > self.best[:, -1:]).tolist():
-            written = self._written(int(rows[n, place]))
+        normalised = sums / self.options.penalty(length)
+        for n, place in np.argwhere(normalised > self.best_finished[:, -1:]).tolist():
+            written = self._prefix(rows[n, place])
             hypothesis = TokenHypothesis(written, float(sums[n, place]), True, float(normalised[n, place]))
             self.finished[int(self.sentences[n])].append(hypothesis)
-        self.best = -np.sort(-np.concatenate([self.best, normalised], 1), axis=1)[:, : self.options.num_hypotheses]
+        both = np.concatenate([self.best_finished, normalised], 1)
+        self.best_finished = -np.sort(-both, axis=1)[:, : self.options.num_hypotheses]
 
     def _cut(self, n: int, live: Floats, rows: Ints, tokens: Ints) -> None:
         """End a sentence without a finished hypothesis: return its live hypotheses, or those before a dead end."""
-        ended = self.finished[int(self.sentences[n])]
+        ended, length = self.finished[int(self.sentences[n])], self.prefixes.shape[1]
         if float(live[0]) > -math.inf:
             for score, row, token in zip(live.tolist(), rows.tolist(), tokens.tolist(), strict=True):
                 if score > -math.inf:
-                    normalised = score / self.options.penalty(self.length)
-                    ended.append(TokenHypothesis((*self._written(row), token), score, False, normalised))
+                    normalised = score / self.options.penalty(length + 1)
+                    ended.append(TokenHypothesis((*self._prefix(row), token), score, False, normalised))
             return
         first_row = int((self.scores[:n] > -math.inf).sum())
         for k, score in enumerate(self.scores[n].tolist()):
             if score > -math.inf:
-                normalised = score / self.options.penalty(self.length - 1)
-                ended.append(TokenHypothesis(self._written(first_row + k), score, False, normalised))
+                normalised = score / self.options.penalty(length)
+                ended.append(TokenHypothesis(self._prefix(first_row + k), score, False, normalised))
 
-    def _written(self, row: int) -> tuple[int, ...]:
-        """Return the tokens of a row of the last step, without START."""
-        backwards = []
-        for previous, tokens in reversed(self.trail):
-            backwards.append(tokens[row])
-            row = previous[row]
-        return tuple(reversed(backwards))
+    def _prefix(self, row: int) -> tuple[int, ...]:
+        return tuple(self.prefixes[row].tolist())
 
 
 def picked(columns: Ints, *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -255,13 +244,13 @@ def _select(state: State, rows: Ints, num_rows: int) -> None:
         state.select(rows)
 
 
-def _without_repeats(log_probs: Any, said: Ints, n: int) -> Any:
+def _without_repeats(log_probs: Any, prefixes: Ints, n: int) -> Any:
     """Give −inf to tokens that would repeat n tokens in a row that a hypothesis already contains (n = 0: none).
 
-    log_probs (R, V) and `said` (R, T) -> (R, V).
+    log_probs (R, V) and `prefixes` (R, T) -> (R, V).
     """
-    if n == 0 or said.shape[1] < n:
+    if n == 0 or prefixes.shape[1] < n:
         return log_probs
-    windows = np.lib.stride_tricks.sliding_window_view(said, n, axis=1)  # (R, T - n + 1, n)
-    rows, places = (windows[..., :-1] == said[:, None, said.shape[1] - n + 1 :]).all(2).nonzero()
+    windows = np.lib.stride_tricks.sliding_window_view(prefixes, n, axis=1)  # (R, T - n + 1, n)
+    rows, places = (windows[..., :-1] == prefixes[:, None, prefixes.shape[1] - n + 1 :]).all(2).nonzero()
     return forbid(log_probs, rows, windows[rows, places, -1])
