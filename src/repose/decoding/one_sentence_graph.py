@@ -35,17 +35,11 @@ def greedy_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], options
 def beam_hypotheses(steps: Sequence[Candidates], limit: int, options: SearchOptions) -> list[TokenHypothesis]:
     """Return the hypotheses of `search.beam_search` for the candidates of its steps."""
     beam_size, num_hypotheses = options.beam_size, options.num_hypotheses
-    trail: list[list[tuple[int, int]]] = []  # for each step, each row's previous row and its token
-
-    def written(row: int) -> tuple[int, ...]:
-        backwards = []
-        for step in reversed(trail):
-            row, token = step[row]
-            backwards.append(token)
-        return tuple(reversed(backwards))
-
     last_penalty = options.penalty(limit)
-    best, finished, before = [-math.inf] * num_hypotheses, [], [0.0]
+    best, finished = [-math.inf] * num_hypotheses, []
+    # For each row: its tokens so far, and the sum of their log-probabilities.
+    prefixes: list[tuple[int, ...]] = [()]
+    scores = [0.0]
     for length, step in enumerate(steps, 1):
         penalty, enough = options.penalty(length), best[-1]
         candidates = [x for x in zip(*step, strict=True) if x[0] > -math.inf]
@@ -54,16 +48,19 @@ def beam_hypotheses(steps: Sequence[Candidates], limit: int, options: SearchOpti
                 normalised = score / penalty
                 best.append(normalised)
                 if normalised > enough:
-                    finished.append(TokenHypothesis(written(row), score, True, normalised))
+                    finished.append(TokenHypothesis(prefixes[row], score, True, normalised))
         best = sorted(best, reverse=True)[:num_hypotheses]
         live = [x for x in candidates if x[2] != END][:beam_size]
         going = [x for x in live if x[0] / last_penalty > best[-1]] if length < limit else []
         if not going and not finished:  # cut at the limit, or at a dead end
             finished = [
-                TokenHypothesis((*written(row), token), score, False, score / penalty) for score, row, token in live
+                TokenHypothesis((*prefixes[row], token), score, False, score / penalty) for score, row, token in live
             ]
             shorter = options.penalty(length - 1)
-            finished = finished or [TokenHypothesis(written(k), s, False, s / shorter) for k, s in enumerate(before)]
-        trail.append([(row, token) for _, row, token in going])
-        before = [score for score, _, _ in going]
+            finished = finished or [
+                TokenHypothesis(prefix, score, False, score / shorter)
+                for prefix, score in zip(prefixes, scores, strict=True)
+            ]
+        prefixes = [(*prefixes[row], token) for _, row, token in going]
+        scores = [score for score, _, _ in going]
     return sorted(finished, key=lambda h: -h.normalised)[:num_hypotheses]
