@@ -106,13 +106,19 @@ def _chunks(
 
 
 def _to_error(logits: Float[Tensor, "R V"], label: Int[Tensor, "R 1"], label_smoothing: float) -> Float[Tensor, "R 3"]:
-    """Return each row's loss, nll and hit; overwrite `logits` with the gradients of these losses."""
+    """Return each row's loss, nll and hit; overwrite `logits` with the gradients of these losses.
+
+    With logits z, p = softmax(z), log p(v) = z_v - log Z, and smoothing e:
+
+        loss = -(1 - e) log p(label) - e / V · Σ_v log p(v) = (1 - e) (log Z - z_label) + e (log Z - mean of z)
+        d loss / d z_v = p(v) - (1 - e) [v = label] - e / V
+    """
     of_label, top = logits.gather(1, label), logits.amax(1, keepdim=True)
     mean = logits.mean(1, keepdim=True) if label_smoothing else None
     torch.softmax(logits, 1, out=logits)
     p_label = logits.gather(1, label)
     error = logits.scatter_add_(1, label, logits.new_full((), -1.0).expand_as(label))
-    p_others = error.amax(1, keepdim=True)
+    p_others = error.amax(1, keepdim=True)  # the label's own, p - 1, is never above zero
     # max p = exp(top - log Z), so that log Z needs no second pass over the exponentials.
     log_z = top - torch.maximum(p_label, p_others).log()
     nll = loss = log_z - of_label

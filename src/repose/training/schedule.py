@@ -71,7 +71,7 @@ class Schedule:
         rise = min(1.0, update / self.warmup) if self.warmup else 1.0
         fall = math.sqrt(max(self.warmup, 1) / max(update, self.warmup, 1))
         match self.kind:
-            case "noam":
+            case "noam":  # rise · fall / sqrt(warmup) = min(s^-0.5, s · warmup^-1.5)
                 return self.learning_rate * rise * fall / math.sqrt(self.width * max(self.warmup, 1))
             case "inverse_sqrt":
                 return self.learning_rate * rise * fall
