@@ -9,7 +9,7 @@ Both carry checksums of their content. Reading them executes nothing (no pickle)
 import contextlib
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +126,17 @@ def snapshot(run: RunFolder, update: int) -> Path:
     return run.state / f"weights-{update:08d}.safetensors"
 
 
-def _load_average(paths: Iterable[Path], tensors: Mapping[str, Tensor]) -> None:
+def _load_average(paths: Sequence[Path], tensors: Mapping[str, Tensor]) -> None:
     """Copy the mean of several snapshots into these tensors; summed in double precision."""
-    files = list(paths)
     sums = {name: torch.zeros_like(tensor, dtype=torch.float64, device="cpu") for name, tensor in tensors.items()}
     one = {name: torch.empty_like(tensor, device="cpu") for name, tensor in tensors.items()}
-    for path in files:
+    for path in paths:
         load(path, one)
         for name, tensor in one.items():
             sums[name] += tensor
     with torch.no_grad():
         for name, tensor in tensors.items():
-            tensor.copy_(sums[name] / len(files))
+            tensor.copy_(sums[name] / len(paths))
 
 
 def prune(run: RunFolder, updates: Iterable[int]) -> None:
@@ -183,12 +182,13 @@ class CheckpointWriter:
     @contextlib.contextmanager
     def weights_of_model(self) -> Iterator[None]:
         """Within this context, the learner has the model's weights: the current ones, or the mean of the snapshots."""
-        updates, tensors = self._state.snapshot_updates, self._learner.model_tensors()
-        averages = self._needs_snapshots and bool(updates)
-        present = {name: tensor.clone() for name, tensor in tensors.items()} if averages else {}
+        if not self._needs_snapshots:
+            yield
+            return
+        tensors = self._learner.model_tensors()
+        present = {name: tensor.clone() for name, tensor in tensors.items()}
         try:
-            if averages:
-                _load_average([snapshot(self._run, update) for update in updates], tensors)
+            _load_average([snapshot(self._run, update) for update in self._state.snapshot_updates], tensors)
             yield
         finally:
             with torch.no_grad():
@@ -198,7 +198,7 @@ class CheckpointWriter:
     def write_model(self, *, is_measured: bool = True) -> None:
         """Write model/, with the state's figures if they were measured with its weights."""
         job, state = self._job, self._state
-        found: dict[str, Any] = {"updates": state.snapshot_updates or [state.update]}
+        found: dict[str, Any] = {"updates": state.snapshot_updates}
         if is_measured:
             found["validation"] = state.validation
         extra = {**job.model_extra, "run_id": id_of_numbers(job.run_id, state.all_workers), **found}
