@@ -84,6 +84,7 @@ class Trainer:
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
         self.window = (time.monotonic(), state.tokens)
+        """The time, and the tokens trained on, from which the speed of the next record is measured."""
 
     def run(self) -> Outcome:
         """Train until a limit is reached or a stop is requested."""
@@ -285,7 +286,7 @@ class Trainer:
         # To write the model, the first worker temporarily replaced the weights, which workers may share: wait for it.
         self.world.barrier()
         before, tokens = self.window
-        self.window = (before + time.monotonic() - began, tokens)
+        self.window = (before + time.monotonic() - began, tokens)  # the speed is that of training alone
 
     def _figures(self, world: World) -> dict[str, float]:
         """Return the current weights' figures on the validation set."""
