@@ -1,5 +1,6 @@
 """The encoder-decoder Transformer: two stacks and an output projection, built from an `Architecture`."""
 
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple, assert_never
 
@@ -149,10 +150,15 @@ class Transformer(nn.Module):
         """Return the attention weights of a forward pass; `tgt` is the decoder's input."""
         with record(self) as recorded:
             self.hidden(src, tgt)
-        maps = {name: calls[0] for name, calls in recorded.items()}
-        kinds = ("encoder", "self_attention"), ("decoder", "self_attention"), ("decoder", "cross_attention")
-        ours = ([m for name, m in maps.items() if name.startswith(x) and name.endswith(y)] for x, y in kinds)
-        return AttentionMaps(*ours)
+
+        def of_layers(pattern: str) -> list[Tensor]:
+            return [calls[0] for name, calls in recorded.items() if fnmatchcase(name, pattern)]
+
+        return AttentionMaps(
+            encoder=of_layers("encoder.layers.*.self_attention"),
+            decoder=of_layers("decoder.layers.*.self_attention"),
+            cross=of_layers("decoder.layers.*.cross_attention"),
+        )
 
 
 class DecodingState:
