@@ -11,7 +11,7 @@ from repose.model.transformer import Transformer
 
 
 def test_parts_add_up_to_the_published_total() -> None:
-    d = describe(preset("reinforced"), src_vocab_size=7765, tgt_vocab_size=7010, length=4, batch_size=1)
+    d = describe(preset("reinforced"), src_vocab_size=7765, tgt_vocab_size=7010, length=4)
     assert sum(d.parts.values()) == d.total == 2_809_634
     assert d.parts["source embedding"] == 7765 * 64
     assert d.parts["output projection"] == 7010 * 128 + 7010
@@ -21,12 +21,12 @@ def test_parts_add_up_to_the_published_total() -> None:
 
 
 def test_a_tied_table_counts_once() -> None:
-    d = describe(preset("vaswani-base"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
+    d = describe(preset("vaswani-base"), src_vocab_size=100, tgt_vocab_size=100, length=4)
     assert (d.parts["source embedding"], d.parts["target embedding"], d.parts["output projection"]) == (51200, 0, 0)
 
 
 def test_flops_are_two_per_weight_and_token_and_the_attention_products() -> None:
-    d = describe(preset("reinforced"), src_vocab_size=7765, tgt_vocab_size=7010, length=16, batch_size=8)
+    d = describe(preset("reinforced"), src_vocab_size=7765, tgt_vocab_size=7010, length=16)
     embeddings = d.parts["source embedding"] + d.parts["target embedding"]
     biases_and_norms = 7010 + d.parts["norms"] + 2 * (2 + 4) * 256 * 3 // 2 + (2 + 4) * 128 + 4 * (256 + 128)
     products = 6 * 2 * 2 * 16 * 256  # six attentions, scores and values, H*C = 256, 16 keys
@@ -35,11 +35,11 @@ def test_flops_are_two_per_weight_and_token_and_the_attention_products() -> None
 
 
 def test_positions_in_the_scores_are_a_part_where_there_are_any() -> None:
-    d = describe(preset("tupe-a"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
+    d = describe(preset("tupe-a"), src_vocab_size=100, tgt_vocab_size=100, length=4)
     own = 256 * 512 + 2 * 512 + 2 * (512 * 512 + 512)  # table, its norm, two projections
     assert [count for part, count in d.parts.items() if part.startswith("positions")] == [own, own]
     assert d.parts["norms"] == (6 * 2 + 6 * 3) * 2 * 512
-    plain = describe(preset("original"), src_vocab_size=100, tgt_vocab_size=100, length=4, batch_size=1)
+    plain = describe(preset("original"), src_vocab_size=100, tgt_vocab_size=100, length=4)
     assert not [part for part in plain.parts if part.startswith("positions")]
 
 

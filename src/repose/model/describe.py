@@ -12,6 +12,8 @@ from repose.model.transformer import Transformer
 
 BYTES_PER_PARAMETER = 16
 """fp32: the weight, its gradient, and Adam's two moments."""
+SENTENCES = 8
+"""Number of sentence pairs in the batch that operations are counted for."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,8 @@ PARTS = {
 }
 
 
-def describe(
-    architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, length: int = 16, batch_size: int = 8
-) -> Description:
-    """Measure a model on a batch of `batch_size` sentence pairs of `length` tokens each.
+def describe(architecture: Architecture, *, src_vocab_size: int, tgt_vocab_size: int, length: int = 16) -> Description:
+    """Measure a model on a batch of `SENTENCES` sentence pairs of `length` tokens each.
 
     The batch is really computed, because packing depends on the ids. Raises ConfigError for vocabularies that cannot be
     tied, and for a model larger than this machine's memory.
@@ -57,7 +57,7 @@ def describe(
     architecture.check_size(src_vocab_size, tgt_vocab_size)
     model = Transformer(architecture, src_vocab_size=src_vocab_size, tgt_vocab_size=tgt_vocab_size).eval()
     total = sum(p.numel() for p in model.parameters())
-    src, tgt = torch.ones(2, batch_size, length, dtype=torch.long)
+    src, tgt = torch.ones(2, SENTENCES, length, dtype=torch.long)
     with sdpa_kernel(SDPBackend.MATH):  # plain matrix products, which torch can count on every device
         with FlopCounterMode(display=False) as forward:
             loss = model(src, tgt).sum()
@@ -67,8 +67,8 @@ def describe(
     return Description(
         parts=_parts(model),
         total=total,
-        training_flops=(flops + backward.get_total_flops()) / (batch_size * length),
-        forward_flops=flops / (batch_size * length),
+        training_flops=(flops + backward.get_total_flops()) / (SENTENCES * length),
+        forward_flops=flops / (SENTENCES * length),
         weights_bytes=BYTES_PER_WEIGHT * total,
         training_bytes=BYTES_PER_PARAMETER * total,
     )
