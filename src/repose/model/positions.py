@@ -19,7 +19,6 @@ from torch.nn import functional as F
 from repose.model.architecture import Architecture, PositionsKind
 from repose.model.kernels.cache import Cache
 from repose.model.kernels.linear import Linear, at_least_fp32
-from repose.model.kernels.packing import Packing
 from repose.model.norms import LayerNorm
 
 NUM_BUCKETS = 32
@@ -47,10 +46,6 @@ class Positions(nn.Module):
     def turn(self, rows: Float[Tensor, "R HC"], at: Int[Tensor, " R"] | int) -> Float[Tensor, "R HC"]:
         """Return self-attention's queries or keys at these positions (or all at one), as they enter the scores."""
         return rows
-
-    def turn_packed(self, rows: Float[Tensor, "R HC"], packing: Packing) -> Float[Tensor, "R HC"]:
-        """Return the queries or keys of whole sentences as they enter the scores."""
-        return self.turn(rows, packing.columns) if self.turns else rows
 
     def scores(
         self, queries_at: Int[Tensor, "*n q"], keys_at: Int[Tensor, "*n k"], cache: Cache | None = None

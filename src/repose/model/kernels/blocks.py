@@ -81,7 +81,7 @@ class Blocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Return queries or keys as they enter the scores."""
-        return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
+        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
     def keys_of(self, groups: int) -> "Layout":
         """Return the layout of keys or values: b*g matrices of k rows for each block, one for each group of heads."""

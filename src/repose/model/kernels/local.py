@@ -52,7 +52,7 @@ class LocalBlocks(Reach):
 
     def turn(self, rows: Float[Tensor, "R HC"]) -> Float[Tensor, "R HC"]:
         """Return queries or keys as they enter the scores."""
-        return rows if self._positions is None else self._positions.turn_packed(rows, self._packing)
+        return rows if self._positions is None else self._positions.turn(rows, self._packing.columns)
 
     @property
     def queries(self) -> "ChunkLayout":

@@ -99,7 +99,7 @@ class Packing:
     def _pad(self) -> RowMap:
         return RowMap(self.row_of_cell.flatten(), (~self.mask.flatten()).nonzero().squeeze(1))
 
-    @property
+    @cached_property
     def columns(self) -> Int[Tensor, " R"]:
         """Position of each row in its sentence, from 0; 0 for spare rows."""
         if not self.packs:
