@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from itertools import chain, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -116,13 +117,9 @@ class Feed:
 
     def _makers(self, epoch: int, start: int) -> Iterator[Callable[[], GlobalBatch]]:
         make = partial(self._global_batch, self._sampler(epoch))
-        following: NDArray[np.int64] | None = None
-        for indices in self._batches.epoch(epoch, start):
-            if following is not None:
-                yield partial(make, following, last=False)
-            following = indices
-        if following is not None:
-            yield partial(make, following, last=True)
+        end: list[NDArray[np.int64] | None] = [None]
+        for indices, following in pairwise(chain(self._batches.epoch(epoch, start), end)):
+            yield partial(make, indices, last=following is None)
 
     def _global_batch(self, examples: Examples, indices: NDArray[np.int64], *, last: bool) -> GlobalBatch:
         lengths = examples.tgt_lengths[indices]
