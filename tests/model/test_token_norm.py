@@ -73,7 +73,9 @@ def test_welford_does_not_cancel() -> None:
     _, _, m2 = welford(
         x.float(),
         torch.ones(1, 200, dtype=torch.bool),
-        (torch.zeros(1, 1, 1), torch.zeros(1, 1, 3), torch.zeros(1, 1, 3)),
+        torch.zeros(1, 1, 1),
+        torch.zeros(1, 1, 3),
+        torch.zeros(1, 1, 3),
     )
     wanted = x[0].var(dim=0, correction=0)
     torch.testing.assert_close((m2[0, -1] / 200).double(), wanted, rtol=1e-2, atol=0)

@@ -130,7 +130,7 @@ class TokenNorm(nn.Module):
         state = cache.get(self) if cache is not None else None
         if state is None:
             state = (x.new_zeros(x.shape[0], 1, 1), *(x.new_zeros(x.shape[0], 1, x.shape[2]) for _ in range(2)))
-        count, mean, m2 = welford(x, real, (state[0], state[1], state[2]))
+        count, mean, m2 = welford(x, real, *state)
         if cache is not None:
             cache.put(self, count[:, -1:], mean[:, -1:], m2[:, -1:])
         return mean, m2 / count.clamp(min=1)
@@ -198,19 +198,21 @@ def sentence_statistics(
 def welford(
     x: Float[Tensor, "B L M"],
     real: Bool[Tensor, "B L"],
-    state: tuple[Float[Tensor, "B 1 1"], Float[Tensor, "B 1 M"], Float[Tensor, "B 1 M"]],
+    count_before: Float[Tensor, "B 1 1"],
+    mean_before: Float[Tensor, "B 1 M"],
+    m2_before: Float[Tensor, "B 1 M"],
 ) -> tuple[Float[Tensor, "B L 1"], Float[Tensor, "B L M"], Float[Tensor, "B L M"]]:
-    """Return the running count, mean and sum of squared deviations M2 after each position, continuing from `state`.
+    """Return the running count, mean and sum of squared deviations M2 after each position, continuing from those
+    before the first one.
 
         M2_t = M2_{t-1} + (x_t - mean_{t-1})(x_t - mean_t)
 
     All terms are non-negative, so that the sum loses no precision by cancellation, as a difference of sums of squares
-    would. Positions that are not real leave the state as it was.
+    would. Positions that are not real change nothing.
     """
-    count0, mean0, m20 = state
     weight = real[:, :, None].to(x.dtype)
-    count = count0 + weight.cumsum(1)
-    mean = (mean0 * count0 + (x * weight).cumsum(1)) / count.clamp(min=1)
-    before = torch.cat([mean0, mean[:, :-1]], dim=1)
-    m2 = m20 + ((x - before) * (x - mean) * weight).cumsum(1)
+    count = count_before + weight.cumsum(1)
+    mean = (mean_before * count_before + (x * weight).cumsum(1)) / count.clamp(min=1)
+    previous = torch.cat([mean_before, mean[:, :-1]], dim=1)
+    m2 = m2_before + ((x - previous) * (x - mean) * weight).cumsum(1)
     return count, mean, m2
