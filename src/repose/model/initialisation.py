@@ -81,23 +81,28 @@ def keras_limits(attention: Attention) -> dict[str, float]:
     of H/2 heads each.
     """
     heads, width = attention.num_heads, attention.head_dim
-    inward = {"query": attention.query, "key": attention.key}
-    match attention.value:
-        case SideBySide() as value:
-            inward |= {"value.first": value.first, "value.second": value.second}
-        case Linear() as value:
-            inward["value"] = value
-    shapes = {name: (layer.in_features, layer.out_features // width, width) for name, layer in inward.items()}
+    shapes = {
+        name: (layer.in_features, layer.out_features // width, width) for name, layer in _projections(attention).items()
+    }
     shapes["output"] = (heads, width, attention.output.out_features)
     return {name: math.sqrt(6 / (leading * (a + b))) for name, (leading, a, b) in shapes.items()}
 
 
+def _projections(attention: Attention) -> dict[str, Linear]:
+    """Return the projections of an attention by name, in the order in which they are drawn."""
+    match attention.value:
+        case SideBySide() as value:
+            values = {"value.first": value.first, "value.second": value.second}
+        case Linear() as value:
+            values = {"value": value}
+    return {"query": attention.query, "key": attention.key, **values, "output": attention.output}
+
+
 def _attention(attention: Attention, scheme: Initialisation) -> None:
-    for name, limit in keras_limits(attention).items():
-        layer = attention.get_submodule(name)
-        assert isinstance(layer, Linear)
+    limits = keras_limits(attention)
+    for name, layer in _projections(attention).items():
         if scheme == "keras":
-            nn.init.uniform_(layer.weight, -limit, limit)
+            nn.init.uniform_(layer.weight, -limits[name], limits[name])
             _zero(layer.bias)
         else:
             _linear(layer, scheme)
