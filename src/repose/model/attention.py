@@ -49,7 +49,7 @@ class Attention(nn.Module):
 
         CPU                          `kernels.attend.attend`: all blocks of sentences as one function
         CPU, wide heads              `_absorbed`: heads read the tokens themselves (`is_absorbed`), then `attend`
-        accelerator                  `fused`: torch's scaled_dot_product_attention, with the whole batch as one block
+        accelerator                  `_fused`: torch's scaled_dot_product_attention, with the whole batch as one block
         scores changed (`Scores`),   `_attend_plainly`: the formula above, one operation after the other, on every
           or weights recorded        device; on a CPU, wide heads are absorbed here too, if `Scores` allows it
 
@@ -109,12 +109,11 @@ class Attention(nn.Module):
         """Attend within whole sentences. A query without keys gets zeros (then the output bias), never NaN."""
         if self.is_absorbed and packs(queries_from.device):
             return self._absorbed(queries_from, keys_from, values_from, blocks)
-        queries, keys = self.qk_norm.queries(self.query(queries_from)), self.qk_norm.keys(self.key(keys_from))
-        queries, keys = blocks.turn(queries), blocks.turn(keys)
+        queries = blocks.turn(self.qk_norm.queries(self.query(queries_from)))
+        keys = blocks.turn(self.qk_norm.keys(self.key(keys_from)))
         values = self.value(values_from)
         if self._may_fuse and not packs(queries.device):
-            heads = fused(queries, keys, values, blocks, self.kv_heads, self.scale, self._dropout)
-            return self.output(heads.to(queries.dtype))
+            return self.output(self._fused(queries, keys, values, blocks).to(queries.dtype))
         of_queries, of_keys = blocks.queries, blocks.keys_of(self.kv_heads)
         q, k, v = of_queries.to_blocks(queries), of_keys.to_blocks(keys), of_keys.to_blocks(values)
         heads, _ = self._attend(q, k, v, blocks, of_keys.sizes, self.scale)
@@ -149,6 +148,33 @@ class Attention(nn.Module):
             return out
         assert sums is not None
         return out + linear(blocks.queries.to_rows(sums).to(w_o.dtype), value_bias)
+
+    def _fused(
+        self,
+        queries: Float[Tensor, "R HC"],
+        keys: Float[Tensor, "S GC"],
+        values: Float[Tensor, "S GC"],
+        blocks: Blocks | LocalBlocks,
+    ) -> Float[Tensor, "R HC"]:
+        """Attend with torch's fused kernels, where one block holds the whole batch: on accelerators.
+
+        Computed in fp32 at least. The gradient of a softmax's input sums to zero over the keys; rounded to bf16, it
+        does not. The gradient of the key biases consists of such sums alone, so these biases would grow for as long as
+        training lasts.
+        """
+        of_queries, of_keys, (block,) = blocks.queries, blocks.keys_of(self.kv_heads), blocks.blocks
+        assert not isinstance(of_queries, PackedLayout)
+        assert not isinstance(of_keys, PackedLayout)
+        q = of_queries.heads(at_least_fp32(queries))
+        k, v = of_keys.heads(at_least_fp32(keys)), of_keys.heads(at_least_fp32(values))
+        if self.kv_heads < self.num_heads:
+            k, v = (x.repeat_interleave(self.num_heads // self.kv_heads, dim=1) for x in (k, v))
+        bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
+        with torch.autocast(q.device.type, enabled=False):
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=self._dropout, scale=self.scale)
+        if block.has_key is not None:
+            heads = heads * block.has_key.to(heads.dtype).unflatten(0, q.shape[:2])
+        return of_queries.rows(heads)
 
     def _attend(
         self,
@@ -196,36 +222,6 @@ class Attention(nn.Module):
         """Keep the weights if `record` is open."""
         if (recorded := self.recorded) is not None:
             recorded.append(blocks.padded([x.detach() for x in weights]))
-
-
-def fused(
-    queries: Float[Tensor, "R HC"],
-    keys: Float[Tensor, "S GC"],
-    values: Float[Tensor, "S GC"],
-    blocks: Blocks | LocalBlocks,
-    groups: int,
-    scale: float,
-    dropout: float,
-) -> Float[Tensor, "R HC"]:
-    """Attend with torch's fused kernels, where one block holds the whole batch: on accelerators.
-
-    Computed in fp32 at least. The gradient of a softmax's input sums to zero over the keys; rounded to bf16, it does
-    not. The gradient of the key biases consists of such sums alone, so these biases would grow for as long as training
-    lasts.
-    """
-    of_queries, of_keys, (block,) = blocks.queries, blocks.keys_of(groups), blocks.blocks
-    assert not isinstance(of_queries, PackedLayout)
-    assert not isinstance(of_keys, PackedLayout)
-    q = of_queries.heads(at_least_fp32(queries))
-    k, v = of_keys.heads(at_least_fp32(keys)), of_keys.heads(at_least_fp32(values))
-    if groups < q.shape[1]:
-        k, v = (x.repeat_interleave(q.shape[1] // groups, dim=1) for x in (k, v))
-    bias = block.bias.to(q.dtype).unflatten(0, q.shape[:2])
-    with torch.autocast(q.device.type, enabled=False):
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, scale=scale)
-    if block.has_key is not None:
-        heads = heads * block.has_key.to(heads.dtype).unflatten(0, q.shape[:2])
-    return of_queries.rows(heads)
 
 
 _RECORDED: ContextVar[dict[nn.Module, list[Tensor]]] = ContextVar("recorded attention")
