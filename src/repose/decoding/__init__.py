@@ -18,4 +18,21 @@ parts.py                            split a text of any length into sentences, a
 stream.py                           files of lines
 
 The search and the engine `onnx` run without torch.
+
+How a sentence is translated, with a beam and the engine `torch`. The letters are those of `repose.model`: R rows are
+the live hypotheses of N sentences that are searched together.
+
+    translator.Translator.translate             texts -> ids from START to END -> batches of similar length
+    -> pool.Pool.search, worker.Batch.search    which process searches which batch
+    -> torch_engine.TorchEngine.start           ids (N, S) -> the memory (R, D); the cache, with one row per sentence
+    -> search.beam_search                       until no row is left:
+       -> torch_engine.TorchEngine.step         last tokens (R,) -> log-probabilities of the next (R, V), by ...
+          -> model.transformer.Transformer.step
+          -> model.stacks.Decoder.step          ids (R,) -> embedded rows (R, D) -> layers -> (R, D)
+          -> model.cached_attention             the rows' queries, the cached keys (R, G, K, c) -> (R, D)
+       -> best.best_tokens                      (R, V) -> the best `beam_size` + 1 of each row
+       -> search._Beams.advance                 what is finished, and the rows to keep with their new tokens
+       -> model.kernels.cache.Cache.select      the kept rows' keys and values, in the new order
+    <- search.TokenHypothesis                   ids and scores, best first
+    <- translator.Translator._translation       ids -> text
 """
