@@ -15,6 +15,7 @@ from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -346,11 +347,16 @@ def test_many_kills_leave_no_trace(lab: Any, tmp_path: Path) -> None:
     kill_often(lab, tmp_path / "whole", tmp_path / "killed", 30, job)
 
 
+def launched(environment: dict[str, str]) -> Outer | None:
+    with patch.dict(os.environ, environment, clear=True):
+        return outer_launcher()
+
+
 def test_torchrun_is_joined() -> None:
     environment = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
-    assert outer_launcher(environment) == Outer(3, 4, 1, "n1", 29500)
-    assert outer_launcher({"RANK": "3", "WORLD_SIZE": "4"}) is None
-    assert outer_launcher({}) is None
+    assert launched(environment) == Outer(3, 4, 1, "n1", 29500)
+    assert launched({"RANK": "3", "WORLD_SIZE": "4"}) is None
+    assert launched({}) is None
 
 
 @pytest.mark.parametrize(
@@ -364,10 +370,10 @@ def test_slurm_step_is_joined(nodes: str, first: str) -> None:
         "SLURM_NTASKS": "4",
         "SLURM_STEP_NODELIST": nodes,
     }
-    assert outer_launcher(step) is None  # a batch script: srun has not run
+    assert launched(step) is None  # a batch script: srun has not run
     step["SLURM_STEP_NUM_TASKS"] = "4"
-    assert outer_launcher(step) == Outer(2, 4, 0, first, 30_123)
-    assert outer_launcher({**step, "MASTER_ADDR": "here", "MASTER_PORT": "7"}) == Outer(2, 4, 0, "here", 7)
+    assert launched(step) == Outer(2, 4, 0, first, 30_123)
+    assert launched({**step, "MASTER_ADDR": "here", "MASTER_PORT": "7"}) == Outer(2, 4, 0, "here", 7)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +385,7 @@ def test_slurm_step_is_joined(nodes: str, first: str) -> None:
 )
 def test_half_a_launcher_is_none(environment: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="says that a launcher started this process, but not where"):
-        outer_launcher(environment)
+        launched(environment)
 
 
 def test_processes_that_do_not_come_are_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:

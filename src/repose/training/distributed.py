@@ -90,14 +90,14 @@ class Outer:
     port: int
 
 
-def outer_launcher(environment: Mapping[str, str] = os.environ) -> Outer | None:
+def outer_launcher() -> Outer | None:
     """Read this process's place from the environment variables of torchrun or of a SLURM job step, if there are any.
 
     A SLURM batch script is a job step, too, but was not started by srun, so it is no worker. Raises ConfigError for
     missing or non-numeric variables.
     """
     try:
-        return _placed(environment)
+        return _placed(os.environ)
     except (KeyError, ValueError) as error:
         raise ConfigError(
             f"the environment says that a launcher started this process, but not where ({error}): set RANK, "
