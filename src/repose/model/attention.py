@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from repose.model.architecture import Architecture
 from repose.model.kernels.absorption import Absorbed, absorb, cost
 from repose.model.kernels.attend import BlockShapes, attend, product
-from repose.model.kernels.blocks import Blocks, PackedLayout, join, split
+from repose.model.kernels.blocks import Blocks, PackedLayout, join
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Linear, SideBySide, at_least_fp32, linear
 from repose.model.kernels.local import LocalBlocks
@@ -189,33 +189,34 @@ class Attention(nn.Module):
 
         `sizes`: (number of matrices, rows of each) for the keys of each block.
         """
+        shapes = BlockShapes(blocks.blocks, blocks.queries.sizes, sizes)
         with torch.autocast(queries.device.type, enabled=False):  # products too small for bf16 to speed up
             queries, keys, values = (at_least_fp32(x) for x in (queries, keys, values))
             if self._may_fuse:
-                shapes, sums = BlockShapes(blocks.blocks, blocks.queries.sizes, sizes), self.is_absorbed
+                sums = self.is_absorbed
                 return attend(queries, keys, values, shapes, scale=scale, dropout=self._dropout, with_sums=sums)
-            return self._attend_plainly(queries, keys, values, blocks, sizes, scale)
+            return self._attend_plainly(*shapes.parts(queries, keys, values), blocks, scale)
 
     def _attend_plainly(
         self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
+        queries: list[Tensor],
+        keys: list[Tensor],
+        values: list[Tensor],
         blocks: Blocks | LocalBlocks,
-        sizes: Sequence[tuple[int, int]],
         scale: float,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute what `_attend` does, one operation at a time: `Scores` changes scores, or weights are recorded."""
-        q, k, v = split(queries, blocks.queries.sizes), split(keys, sizes), split(values, sizes)
+        """Compute what `_attend` does, one operation at a time: `Scores` changes scores, or weights are recorded.
+
+        Each block's matrices are those of `BlockShapes.parts`: heads that share keys are rows of one matrix.
+        """
         scores = [
-            product(a.view(len(b), -1, b.shape[2]), b.mT, block.bias.reshape(len(b), -1, b.shape[1]), scale)
-            for a, b, block in zip(q, k, blocks.blocks, strict=True)
+            product(q, k.mT, block.bias.reshape(len(k), -1, k.shape[1]), scale).view(block.bias.shape)
+            for q, k, block in zip(queries, keys, blocks.blocks, strict=True)
         ]
-        shaped = [x.view(block.bias.shape) for x, block in zip(scores, blocks.blocks, strict=True)]
-        weights = self.scores.weights(shaped, blocks)
+        weights = self.scores.weights(scores, blocks)
         self._record(weights, blocks)
         weights = [self.dropout(w) for w in weights]
-        heads = [product(w.view(len(x), -1, x.shape[1]), x) for w, x in zip(weights, v, strict=True)]
+        heads = [product(w.view(len(v), -1, v.shape[1]), v) for w, v in zip(weights, values, strict=True)]
         return join(heads), join([w.sum(2, keepdim=True) for w in weights]) if self.is_absorbed else None
 
     def _record(self, weights: Sequence[Tensor], blocks: Blocks | LocalBlocks) -> None:
