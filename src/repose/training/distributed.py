@@ -254,7 +254,7 @@ def started(
     store = TCPStore("127.0.0.1", 0, size, is_master=True, wait_for_workers=False, timeout=TIMEOUT, use_libuv=_LIBUV)
     place = (World(0, size, device), threads, store.port, follow, arguments)
     with holding_back_signals(), _without_script(place):
-        context: ProcessContext = start_processes(_follow, place, size - 1, join=False, daemon=True)
+        context: ProcessContext = start_processes(_main, place, size - 1, join=False, daemon=True)
     try:
         while not store.check([f"ready {rank}" for rank in range(1, size)]):
             context.join(timeout=0.05)  # raises if a worker has died
@@ -303,7 +303,7 @@ def _without_script(arguments: object) -> Iterator[None]:
         vars(script).update(before)
 
 
-def _follow(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
+def _main(index: int, first: World, threads: int, port: int, follow: Callable[..., None], arguments: Any) -> None:
     """Main function of a started worker with rank index + 1."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(threads)
