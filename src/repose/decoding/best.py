@@ -35,9 +35,16 @@ def best_tokens(log_probs: Any, width: int) -> tuple[NDArray[np.float64], NDArra
     ReposeError if one of the best is NaN.
     """
     values, tokens = _in_order(log_probs, width)
-    order = tokens.argsort(axis=1)
-    order += np.arange(len(order))[:, None] * order.shape[1]
-    return values.ravel().take(order), tokens.ravel().take(order)
+    by_id = tokens.argsort(axis=1)
+    values, tokens = picked(by_id, values, tokens)
+    return values, tokens
+
+
+def picked(columns: NDArray[np.int64], *arrays: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Pick these columns (N, W) from each row of arrays of one shape (N, C). Same as numpy's `take_along_axis`, which
+    takes ten times as long for a few numbers."""
+    flat = columns + np.arange(len(columns))[:, None] * arrays[0].shape[1]
+    return tuple(array.ravel().take(flat) for array in arrays)
 
 
 def forbid(log_probs: Any, rows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Any:
