@@ -114,23 +114,27 @@ class CachedAttention:
             query, key, value = self.query(x), self.key(x), self.value(values_from)
         query, key = self.qk_norm.queries(query), self.qk_norm.keys(key)
         query, key = reach.turn(query), reach.turn(key)  # keys are cached after turning
-        same = self.is_absorbed and value is key
-        cached = cache.extend(self, *(self._groups(y) for y in ((key,) if same else (key, value))))
+        if self.is_absorbed and value is key:
+            (keys,) = cache.extend(self, self._groups(key))
+            values = keys
+        else:
+            keys, values = cache.extend(self, self._groups(key), self._groups(value))
         if reach.first > 0:
-            cached = tuple(y[:, :, reach.first :] for y in cached)
+            keys, values = keys[:, :, reach.first :], values[:, :, reach.first :]
         bias = None if reach.bias is None else reach.bias.view(1, self.num_groups, 1, -1, reach.bias.shape[-1])
-        weights = self._weights(query[:, None], cached[0], bias, reach)
-        return self.output(_heads(weights, cached[-1]).flatten(1))
+        weights = self._weights(query[:, None], keys, bias, reach)
+        return self.output(_heads(weights, values).flatten(1))
 
     def cross_attention(
         self, x: Float[Tensor, "R D"], memory: Memory | None, cache: Cache, reach: MemoryReach
     ) -> Float[Tensor, "R D"]:
         """Attend to the memory, which may be None once the cache holds its keys and values."""
         owner = Memory if self.is_absorbed else self  # absorbed heads of every layer read the same rows
-        cached = cache.of_memory(owner, lambda: self._of_memory(memory))
+        kept = cache.of_memory(owner, lambda: self._of_memory(memory))
+        keys, values = kept[0], kept[-1]  # the same tensor where the memory is both
         queries = cache.beams.by_sentence(self.qk_norm.queries(self.query(x)))
-        weights = self._weights(queries, cached[0], reach.bias, reach)
-        out = self.output(cache.beams.to_rows(_heads(weights, cached[-1])))
+        weights = self._weights(queries, keys, reach.bias, reach)
+        out = self.output(cache.beams.to_rows(_heads(weights, values)))
         if cache.has_source is not None and self._value_bias is not None:
             without = 1 - cache.has_source[cache.beams.sentences].view(-1, 1).to(out.dtype)
             out = out - without * self._value_bias
