@@ -23,7 +23,7 @@ class Embedded(NamedTuple):
 
     hidden: Float[Tensor, "R D"]
     """The first layer's input, after dropout."""
-    values: Float[Tensor, "R M"] | None
+    tokens: Float[Tensor, "R M"] | None
     """The token embeddings from which attention takes values, in every layer; None if it takes hidden states only."""
 
 

@@ -43,8 +43,8 @@ class LanguageModel(nn.Module):
 
         Raises DataError for a sequence longer than `max_length`.
         """
-        rows = self.decoder(ids)
-        logits = rows.packing.pad(self.output(rows.hidden))[: len(ids), : ids.shape[1]]
+        memory = self.decoder(ids)
+        logits = memory.packing.pad(self.output(memory.hidden))[: len(ids), : ids.shape[1]]  # as in `Transformer`
         return at_least_fp32(logits)
 
     def hidden(self, ids: Int[Tensor, "B L"], cells: Int[Tensor, " N"] | None = None) -> Float[Tensor, "N D"]:

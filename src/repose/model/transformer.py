@@ -83,7 +83,7 @@ class Transformer(nn.Module):
         but two-dimensional tensors of integers.
         """
         rows, packing = self._decoded(src, tgt)
-        logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]
+        logits = packing.pad(self.output(rows))[: len(tgt), : tgt.shape[1]]  # without what `never_empty` has added
         return at_least_fp32(logits)
 
     def hidden(
