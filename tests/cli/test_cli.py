@@ -228,7 +228,7 @@ def test_translate_is_a_filter(trained: Path, run: Run) -> None:
     assert out.count("\n") == 5
     assert out.split("\n")[1] == ""
     assert "1 of 5 lines was longer" in err
-    assert "1 of 5 lines was not UTF-8" in err
+    assert "1 of 5 lines was not valid UTF-8 or UTF-16: invalid bytes were replaced" in err
 
 
 @pytest.mark.parametrize("name", ["in.tsv", "in.jsonl.gz", "in.parquet"])
@@ -255,6 +255,13 @@ def test_translate_reads_what_windows_and_packers_write(trained: Path, run: Run,
     plain.write_bytes(b"\xff\xfe" + 2 * line.encode("utf-16-le"))
     assert run("translate", trained, plain)[:2] == (0, out)
     assert run("translate", trained, stdin=plain.read_bytes())[:2] == (0, out)
+    for damage in (b"\n", b"\x00\xd8\n\0"):  # half a character, and half a pair of surrogates
+        code, _, err = run("translate", trained, stdin=plain.read_bytes() + damage)
+        assert (code, "1 of 3 lines was not valid UTF-8 or UTF-16: invalid bytes were replaced" in err) == (0, True)
+    plain.write_bytes(line.encode("utf-32"))
+    code, out, err = run("translate", trained, plain)
+    assert (code, out) == (1, "")
+    assert "UTF-32: save it in UTF-8, or pipe it through `iconv -f utf-32 -t utf-8`" in err
     plain.write_bytes(line.encode("utf-16-le"))
     code, out, err = run("translate", trained, plain)
     assert (code, out) == (1, "")
@@ -283,7 +290,7 @@ def test_translate_writes_utf_8_whatever_the_locale_and_needs_an_input(trained: 
     without_output, without_messages, whole, by_dash = (
         subprocess.run(["sh", "-c", s, "sh", *command], **how) for s in shut
     )
-    said = b"1 of 3 lines was not UTF-8: invalid bytes were replaced\n"
+    said = b"1 of 3 lines was not valid UTF-8 or UTF-16: invalid bytes were replaced\n"
     assert (without_output.returncode, without_output.stderr) == (0, said)
     assert whole.returncode == 0
     assert without_messages.stdout == by_dash.stdout, "no message among the translations"

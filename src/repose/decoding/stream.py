@@ -27,6 +27,9 @@ PAUSE = 0.05
 MAX_LINE_BYTES = 1 << 18
 """Only this much of a longer line is read; it is far more than a model can read."""
 _BLOCK = 1 << 16
+_AS_INVALID = "repose.as_invalid"
+"""How codecs call the handler of errors that puts, in place of what cannot be decoded, a byte that UTF-8 lacks."""
+codecs.register_error(_AS_INVALID, lambda error: ("\udcff", error.end))  # which "surrogateescape" encodes as b"\xff"
 
 
 @dataclass
@@ -181,11 +184,12 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
 
 
 def _in_utf_8(read_block: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16."""
+    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16. What is not
+    valid there is a byte that is not valid in UTF-8, so that `decoded` tells of it."""
     first = read_block(_BLOCK)
     blocks = chain([first], iter(lambda: read_block(_BLOCK), b"")) if first else iter(())
     if encoding := encoding_by_mark(first):
-        blocks = codecs.iterencode(codecs.iterdecode(blocks, encoding, "replace"), "utf-8")
+        blocks = codecs.iterencode(codecs.iterdecode(blocks, encoding, _AS_INVALID), "utf-8", "surrogateescape")
     return lambda _: next(blocks, b"")
 
 
@@ -206,16 +210,18 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file, without the byte order mark that Windows may write at its start. Raises DataError for
-    UTF-16, which cannot be split into lines this way, and for documents."""
+    UTF-16 and UTF-32, which cannot be split into lines this way, and for documents."""
     for first in islice(lines, 1):
         if is_document(first):
             raise DataError(
                 "this is not text but a file of Word, Excel or another program: translate it with `repose "
                 "translate-file`, or save it as plain text in UTF-8"
             )
-        if (order := order_of_utf_16(first)) or first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            command = f"iconv -f utf-16{order} -t utf-8"
-            raise DataError(f"the text is in UTF-16: save it in UTF-8, or pipe it through `{command}`")
+        order, is_utf_32 = order_of_utf_16(first), first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
+        if order or is_utf_32 or encoding_by_mark(first):
+            name = "UTF-32" if is_utf_32 else "UTF-16"
+            command = f"iconv -f {name.lower()}{order} -t utf-8"
+            raise DataError(f"the text is in {name}: save it in UTF-8, or pipe it through `{command}`")
         yield first.removeprefix(codecs.BOM_UTF8)
     yield from lines
 
