@@ -64,10 +64,15 @@ def same_systems(runs: Sequence[ReportRun]) -> list[str]:
 
 
 def _all_but_seed(run: ReportRun) -> str:
-    """Return, as JSON, all that decides a run's scores, except the seed."""
+    """Return, as JSON, all that decides a run's scores, except the seed: its length, too, if that was the machine's."""
     versions = [run.config.versions.get(name) for name in ("repose", "code")]
-    decoding = asdict(run.experiment.decoding)
-    return json.dumps([method_of(run), decoding, dict(run.config.digests), versions], sort_keys=True)
+    decoding, length = asdict(run.experiment.decoding), run.records.updates if _is_cut_short(run) else None
+    return json.dumps([method_of(run), decoding, dict(run.config.digests), versions, length], sort_keys=True)
+
+
+def _is_cut_short(run: ReportRun) -> bool:
+    """Return whether a training ended by the clock, so that a faster machine would have trained longer."""
+    return run.records.end is not None and run.records.end.reason is EndReason.HOURS
 
 
 def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun], *, greedy: bool = False) -> str:
@@ -80,7 +85,7 @@ def differences(runs: Sequence[ReportRun], others: Sequence[ReportRun], *, greed
     """
     one, other = ([_settings_as_they_act(run) for run in side] for side in (runs, others))
     names = dict.fromkeys(name for found in (*one, *other) for name in found)
-    cut_short = any(run.records.end and run.records.end.reason is EndReason.HOURS for run in (*runs, *others))
+    cut_short = any(map(_is_cut_short, (*runs, *others)))
     ignored = frozenset.intersection(*(measuring(run.experiment.training) for run in (*runs, *others)))
     ignored |= {"seed"} if cut_short else {"seed", "max_hours"}
     ignored |= _OF_BEAM if greedy else frozenset()

@@ -99,6 +99,15 @@ def test_two_sides_that_are_seeds_of_one_system_are_told(made: Any) -> None:
     assert note.endswith(": other training pairs.")
 
 
+def test_two_sides_that_the_clock_ended_elsewhere_are_not_said_to_be_one_system(made: Any) -> None:
+    one, two = (made.add(name, seed=seed, overrides=["architecture.d_ff=24"]) for seed, name in enumerate("ab"))
+    records = (one / "metrics.jsonl").read_text().replace('"epochs"', '"max_hours"')
+    (one / "metrics.jsonl").write_text(records)
+    for update, notes in ((9, 1), (99, 0)):
+        (two / "metrics.jsonl").write_text(records.replace('"update": 9,', f'"update": {update},'))
+        assert len(repose.compare(one, two).notes) == notes
+
+
 def test_settings_of_a_beam_do_not_matter_to_greedy_search(made: Any) -> None:
     settings = ["decoding.length_penalty=0.2", "decoding.no_repeat_ngram_size=3"]
     base, good = made.add("base"), made.add("good", wrong=0.3, overrides=settings)
