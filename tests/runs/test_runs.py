@@ -254,13 +254,16 @@ def test_a_run_that_is_to_be_measured_otherwise_is_refused(corpus: list[str], tm
     other = small(corpus, "training.epochs=1", "decoding.beam_size=2")
     with pytest.raises(CheckpointError, match=r"with decoding\.beam_size = 1, not 2: choose another"):
         run(other, tmp_path / "run", device="cpu", workers=1, progress="none")
+    further = small(corpus, "training.epochs=1", f"training.init_from={tmp_path / 'run'}")
+    with pytest.raises(CheckpointError, match=r"init_from was not set, is .* or the settings of that run$"):
+        run(further, tmp_path / "run", device="cpu", workers=1, progress="none")
 
 
 def test_settings_that_only_measure_are_no_others_when_it_goes_on(corpus: list[str], tmp_path: Path) -> None:
     begun = small(corpus, "training.epochs=1", "training.bleu_every_epochs=none")
     run(begun, tmp_path / "run", device="cpu", workers=1, progress="none", stop_after=1)
     again = small(corpus, "training.epochs=1", "training.bleu_every_epochs=1")
-    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = None, not 1: choose another folder"):
+    with pytest.raises(CheckpointError, match=r"with training\.bleu_every_epochs = none, not 1: choose another folder"):
         run(again, tmp_path / "run", device="cpu", workers=1, progress="none")
     oftener = small(
         corpus, "training.epochs=1", "training.bleu_every_epochs=none", "training.save_every_minutes=0.0001"

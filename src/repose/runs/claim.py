@@ -57,9 +57,9 @@ def claim(
             )
         was, now = _measuring_settings(theirs.experiment), _measuring_settings(experiment)
         if (name := next((name for name in now if was[name] != now[name]), None)) is not None:
+            value, asked = ("none" if of[name] is None else repr(of[name]) for of in (was, now))
             raise CheckpointError(
-                f"{folder} holds this training with {name} = {was[name]!r}, not {now[name]!r}: choose another folder, "
-                "or that value"
+                f"{folder} holds this training with {name} = {value}, not {asked}: choose another folder, or that value"
             )
         return
     if (held := run.other_run(identity, by_scores=True)) is not None:
@@ -114,10 +114,12 @@ def _holds_another(folder: Path, theirs: RunConfig, experiment: Experiment, dige
             f"the files of the corpus have changed since the training in {folder} began: put them back as they were to "
             "resume it, or start again in another folder"
         )
+    # No option takes another model (--from) back.
+    resumes = theirs.experiment.training.init_from is not None or experiment.training.init_from is None
     return (
         f"{folder} holds run {theirs.run_id}, and these settings and data would make another "
         f"({_differences(settings, theirs, digests)}): choose another folder, or the settings of that run"
-        f"{_as_options(settings, theirs)}"
+        f"{_as_options(settings, theirs) * resumes}"
     ) + f"; to train its weights further, do so in another folder ({further})" * (
         same_data and bool(settings) and settings.keys() <= _LENGTH  # the runs differ only in their length
     )
