@@ -171,7 +171,8 @@ def _say_counts(counts: "StreamCounts", max_bytes: int) -> None:
     if counts.cut:
         say(f"{counts.cut:,} {lines} {_were(counts.cut)} longer than {max_bytes:,} bytes: no more of them was read")
     if counts.invalid:
-        say(f"{counts.invalid:,} {lines} {_were(counts.invalid)} not valid UTF-8 or UTF-16: invalid bytes were replaced")
+        valid = f"{_were(counts.invalid)} not valid UTF-8 or UTF-16"
+        say(f"{counts.invalid:,} {lines} {valid}: invalid bytes were replaced")
 
 
 def _were(number: int) -> str:

@@ -184,8 +184,9 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
 
 
 def _in_utf_8(read_block: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16. What is not
-    valid there is a byte that is not valid in UTF-8, so that `decoded` tells of it."""
+    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16.
+
+    What is not valid in UTF-16 becomes a byte that is not valid in UTF-8, so that `decoded` tells of it."""
     first = read_block(_BLOCK)
     blocks = chain([first], iter(lambda: read_block(_BLOCK), b"")) if first else iter(())
     if encoding := encoding_by_mark(first):
