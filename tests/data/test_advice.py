@@ -50,6 +50,15 @@ def test_lines_left_out_are_explained_by_the_columns_of_tables_only() -> None:
     assert csv == f"{text} More columns come from a separator inside a cell that is not in quotes."
 
 
+def test_each_kind_of_file_has_its_own_advice_once() -> None:
+    empty, no_tab, unit = (
+        finding(Kind.UNUSABLE, detail=detail, places=places)
+        for detail, places in (("source empty", ""), ("no tab, first on line 1", ""), ("no text in en", "unit"))
+    )
+    assert advice.all_to_do([empty, no_tab, empty]) == [advice.what_to_do(no_tab)]
+    assert advice.all_to_do([empty, unit]) == [advice.what_to_do(empty), advice.what_to_do(unit)]
+
+
 def test_how_sides_are_named_goes_by_the_kind_of_file() -> None:
     by_fields = "(--src-field and --tgt-field"
     assert advice.name_sides("text").endswith(f"{by_fields})")

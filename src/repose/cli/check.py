@@ -84,8 +84,8 @@ def check(
     for what, same in groupby(worst_first(checked.findings), key=advice.what):
         alike = list(same)
         places = Text("\n").join(Text(printable(advice.where(finding))) for finding in alike)
-        advised = (advice.what_to_do(finding, pretokenized=pretokenized) for finding in alike)
-        rows.append((what, places, max(advised, key=len)))  # of several, the longest includes the others
+        to_do = Text("\n").join(map(Text, advice.all_to_do(alike, pretokenized=pretokenized)))
+        rows.append((what, places, to_do))
     show(make_table(("found", "where, and the first line", "what to do"), rows, lines=True), looked_at)
 
 

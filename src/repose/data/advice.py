@@ -1,6 +1,7 @@
 """Sentences about the findings of a corpus check: what was found, where, and what to do about it."""
 
 import re
+from collections.abc import Iterable
 from itertools import groupby
 
 from repose.data.findings import IN_TWO_SETS, CorpusCheck, Finding, Kind, worst_first
@@ -177,6 +178,12 @@ def what_to_do(finding: Finding, *, pretokenized: bool = False) -> str:
         return f"Nothing, if a unit is not translated yet; for texts in another language, name it with {BY_FIELDS}."
     more = f" {_OF_COLUMNS[finding.places]}" if finding.kind is Kind.UNUSABLE and _PLACED in finding.detail else ""
     return _SENTENCES[finding.kind][1] + more
+
+
+def all_to_do(alike: Iterable[Finding], *, pretokenized: bool = False) -> list[str]:
+    """Return what to do about findings of one name, each advice once: sets can be files of different kinds."""
+    advised = dict.fromkeys(what_to_do(finding, pretokenized=pretokenized) for finding in alike)
+    return [one for one in advised if not any(one != other and other.startswith(one) for other in advised)]
 
 
 def where(finding: Finding) -> str:
