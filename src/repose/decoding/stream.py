@@ -27,9 +27,16 @@ PAUSE = 0.05
 MAX_LINE_BYTES = 1 << 18
 """Only this much of a longer line is read; it is far more than a model can read."""
 _BLOCK = 1 << 16
+
+
+def _as_invalid(error: UnicodeError) -> tuple[str, int]:
+    """Put, in place of what cannot be decoded, what "surrogateescape" encodes as a byte that UTF-8 lacks."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "\udcff", error.end
+
+
 _AS_INVALID = "repose.as_invalid"
-"""How codecs call the handler of errors that puts, in place of what cannot be decoded, a byte that UTF-8 lacks."""
-codecs.register_error(_AS_INVALID, lambda error: ("\udcff", error.end))  # which "surrogateescape" encodes as b"\xff"
+codecs.register_error(_AS_INVALID, _as_invalid)
 
 
 @dataclass
