@@ -56,7 +56,7 @@ def test_as_many_as_can_be_held_out_and_no_more():
     assert {*splits.valid, *splits.test} == {("a", "1"), ("b", "2")}
     assert list(splits.train) == [("c", "3"), ("c", "4"), ("d", "5"), ("e", "5")]
     assert splits.duplicates == 1
-    with pytest.raises(DataError, match=r"3 pairs cannot be held out of 7, since only 2 different ones"):
+    with pytest.raises(DataError, match=r"3 pairs cannot be held out of 7, since only 2 different pairs"):
         hold_out(pairs, num_valid=2, num_test=1, seed=0)
 
 
@@ -129,7 +129,7 @@ def test_no_sentence_of_a_set_that_is_there_is_held_out():
     pairs = [(f"src {n}", f"tgt {n}") for n in range(50)]
     splits = hold_out(pairs, num_valid=0, num_test=10, seed=0, apart_from=there)
     assert sorted(splits.test) == pairs[40:]
-    with pytest.raises(DataError, match=r"only 10 different ones share neither .* nor target with another or with the"):
+    with pytest.raises(DataError, match=r"only 10 different pairs share neither .* nor target with another or with"):
         hold_out(pairs, num_valid=0, num_test=11, seed=0, apart_from=there)
 
 
@@ -149,7 +149,7 @@ def test_nothing_held_out_is_everything_to_train_on():
         ([("a", "b")], 1, 0, "there is only one sentence pair, so none can be held out"),
         ([("a", "1"), ("b", "2")], 1, 1, "none to train on"),
         ([("a", "1"), ("b", "2")], 2, 1, "3 pairs cannot be held out of 2"),
-        ([("a", "1"), ("a", "2"), ("b", "2")], 1, 0, "only 0 different ones"),
+        ([("a", "1"), ("a", "2"), ("b", "2")], 1, 0, "only 0 different pairs"),
     ],
 )
 def test_too_few_pairs(pairs, num_valid, num_test, sentence):

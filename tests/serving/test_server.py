@@ -390,6 +390,7 @@ def test_ctrl_c_ends_it_in_order_on_a_system_whose_loop_handles_no_signals(tmp_p
 def test_newer_models_do_not_wait_for_the_requests_of_older_ones(tmp_path: Path) -> None:
     run = write_model(tmp_path / "run", 0, run_id="before")
     with started(STUB, HERE, run) as server:
+        server.wait_until(lambda: len(server.pids()) == 2)  # one is held; the other must not find newer files
         with held_request(server, run) as asking:
             for number, name in enumerate(("second", "third"), start=1):
                 write_model(run, number, run_id=name)

@@ -82,9 +82,9 @@ def _check_enough(num_pairs: int, num_distinct: int, num_eligible: int, wanted: 
     if num_eligible < wanted:
         fewer = "hold out fewer (corpus.held_out_valid, corpus.held_out_test), or " * (num_eligible > 0)
         raise DataError(
-            f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only {num_eligible:,} different "
-            "ones share neither source nor target with another or with the files of the other set: "
-            f"{fewer}name validation and test files"
+            f"{counted(wanted, 'pair')} cannot be held out of {num_pairs:,}, since only "
+            f"{counted(num_eligible, 'different pair')} {'shares' if num_eligible == 1 else 'share'} neither source "
+            f"nor target with another or with the files of the other set: {fewer}name validation and test files"
         )
 
 
