@@ -264,7 +264,7 @@ async function translate(tries = 0) {
 function show(q, found) {
   hideWhy();
   say("problem", "");
-  say("warning", (found.warnings ?? []).join(". "));
+  say("warning", (found.warnings ?? []).join("; "));
   const seen = found.detectedLanguage?.confidence > 0 ? found.detectedLanguage : undefined; // 0 for text without words
   shown = { text: q, translation: found.translatedText, detected: seen?.language };
   if (found.sentences.length) shown.explained = found.translatedText;
