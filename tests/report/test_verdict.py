@@ -72,8 +72,8 @@ def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path
     two_seeds(make_run, a=20.0, b=21.0, c=23.0, d=29.0)
     runs = read_runs([tmp_path])
     (first,) = {p for pair, p in significance_tables(runs)[1].p_values.items() if "d" in pair}
-    tested = f"but 9.0 above a, p = {first:.3f} over seeds, and not tested over the test set."
-    assert f"6.0 above c; no test compares the two, {tested}" in said_of(runs)
+    tested = f"d is 9.0 above a, p = {first:.3f} over seeds, and not tested over the test set."
+    assert f"6.0 above c. No test compares the two; {tested}" in said_of(runs)
     tables = {table.id: table for table in significance_tables(replace(runs, baseline="c"))}
     (p,) = {p for pair, p in tables["seeds"].p_values.items() if "d" in pair}
     end = f"6.0 above c; p = {p:.3f} over seeds, and not tested over the test set."
@@ -85,7 +85,7 @@ def test_what_the_tests_say_stands_beside_the_lead(make_run: Any, tmp_path: Path
     assert "6.0 above c; p < 0.001 over the test set, and seeds are not tested." in verdict(runs, [over_set])
     both = verdict(runs, [over_set, tables["seeds"]])
     assert f"6.0 above c; p < 0.001 over the test set and p = {p:.3f} over seeds." in both
-    assert "no test compares" in verdict(runs, [replace(over_set, id="significance-greedy")])
+    assert "No test compares" in verdict(runs, [replace(over_set, id="significance-greedy")])
 
 
 def test_two_single_runs_and_a_small_test_set(make_run: Any, tmp_path: Path) -> None:
@@ -107,15 +107,15 @@ def test_the_lead_over_a_system_with_other_settings_is_said_to_be(make_run: Any,
     make_run("plain-s0", [2.0], bleu=20.0)
     make_run("fast-s0", [2.0], bleu=22.0, preset="reinforced", settings=["training.learning_rate=0.5"])
     said = verdict(read_runs([tmp_path]))
-    assert "2.0 above plain, but with other settings (learning_rate 0.5 against 1); no test" in said
+    assert "2.0 above plain, but with other settings (learning_rate 0.5 against 1). No test" in said
     settings = ["training.learning_rate=0.5", "tokenizer.vocab_size=77", "training.batch_size=3", "training.r_drop=1"]
     make_run("other-s0", [2.0], bleu=24.0, settings=settings)
-    assert "2.0 above fast, but with other settings (see Settings); no test" in verdict(read_runs([tmp_path]))
+    assert "2.0 above fast, but with other settings (see Settings). No test" in verdict(read_runs([tmp_path]))
 
 
 def test_one_seed_and_no_translations_are_no_test(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=20.0, b=21.0)
-    assert said_of(read_runs([tmp_path])).endswith("1.0 above a; no test compares the two.")
+    assert said_of(read_runs([tmp_path])).endswith("1.0 above a. No test compares the two.")
 
 
 def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, tmp_path: Path) -> None:
@@ -128,13 +128,13 @@ def test_twins_are_tested_against_each_other_and_others_are_not(make_run: Any, t
         ({"d": "gone", "a": "c"}, True),  # against the baseline, then
     ):
         said = said_of(replace(runs, baseline=list(twins.values())[-1], twins=twins))
-        assert ("no test compares the two" in said) != tested
+        assert ("No test compares the two" in said) != tested
         assert ("6.0 above c; p = " in said) == tested
 
 
 def test_means_that_differ_by_less_than_is_shown(make_run: Any, tmp_path: Path) -> None:
     four(make_run, a=37.449, b=37.451)
-    assert "b has the best BLEU (beam 4) of 2 systems, 38.5 (one seed), less than 0.1 above a;" in verdict(
+    assert "b has the best BLEU (beam 4) of 2 systems, 38.5 (one seed), less than 0.1 above a." in verdict(
         read_runs([tmp_path])
     )
 
@@ -148,7 +148,7 @@ def test_the_beam_of_the_run_decides_and_not_the_widest(make_run: Any, tmp_path:
         beam = scores["decoded"]["beam4"]
         scores["decoded"]["beam8"] = beam | {"bleu": beam["bleu"] | {"value": value}}
         path.write_text(json.dumps(scores))
-    assert "b has the best BLEU (beam 4) of 2 systems, 31.0 (one seed), 10.0 above a;" in verdict(read_runs([tmp_path]))
+    assert "b has the best BLEU (beam 4) of 2 systems, 31.0 (one seed), 10.0 above a." in verdict(read_runs([tmp_path]))
 
 
 def test_no_number_is_not_the_best(tmp_path: Path) -> None:
@@ -240,8 +240,10 @@ def test_other_tasks_are_judged_by_what_they_are_tested_by() -> None:
     results = Path(__file__).parents[2] / "results"
     said = said_of(read_runs([results / "parsing-small"]))
     assert "ablation-concat-values has the best LAS of 7 systems, 67.57" in said
-    tested = "but 4.45 above ablation-none, p < 0.001 over seeds, and not tested over the test set."
-    assert f"above reinforced; no test compares the two, {tested}" in said
+    tested = (
+        "ablation-concat-values is 4.45 above ablation-none, p < 0.001 over seeds, and not tested over the test set."
+    )
+    assert f"above reinforced. No test compares the two; {tested}" in said
     said = said_of(read_runs([results / "language-modelling-small"]))
     assert "reinforced has the best bits per token of 5 systems, 6.035" in said, "but for the one that looks ahead"
     assert "0.095 below ablation-norm" in said, "less is better"
@@ -312,4 +314,4 @@ def test_inflated_scores_stand_beside_those_that_may_be_quoted(make_run: Any, tm
         scores = json.loads(path.read_text())
         scores["decoded"]["beam4"]["bleu_detokenised"] = scores["decoded"]["beam4"]["bleu"] | {"value": value}
         path.write_text(json.dumps(scores))
-    assert "23.0 (one seed), 2.0 above a (detokenised 18.1 and 17.0);" in verdict(read_runs([tmp_path]))
+    assert "23.0 (one seed), 2.0 above a (detokenised 18.1 and 17.0)." in verdict(read_runs([tmp_path]))

@@ -95,7 +95,7 @@ def _of_best(found: Sequence[tuple[Row, Spread]], num_comparable: int, figure: F
     said = f"{best.group} has {among}, {_shown(mean, figure)}, {apart}{_inflated(figure, found[:2])}"
     said += _otherwise(best, second)
     if (tested := _tested(figure, tests, best, second)) is None:
-        return f"{said}; no test compares the two{_above_base(figure, tests, found)}"
+        return f"{said}. No test compares the two{_above_base(figure, tests, found)}"
     return f"{said}; {tested}"
 
 
@@ -118,7 +118,8 @@ def _above_base(figure: Figure, tests: Sequence[Table], found: Sequence[tuple[Ro
     for row, other in others:
         if (tested := _tested(figure, tests, best, row)) is not None:
             beside = "above" if mean.mean > other.mean else "below"
-            return f", but {_apart(abs(mean.mean - other.mean), figure)} {beside} {row.group}, {tested}"
+            apart = _apart(abs(mean.mean - other.mean), figure)
+            return f"; {best.group} is {apart} {beside} {row.group}, {tested}"
     return ""
 
 
