@@ -1,5 +1,17 @@
-"""`python -m repose`: the command line."""
+"""`repose` and `python -m repose`: the command line."""
 
-from repose.cli.main import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line. Ctrl-C ends it quietly from the first import on."""
+    try:
+        from repose.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

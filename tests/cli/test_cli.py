@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -192,6 +193,23 @@ def test_a_signal_ends_a_command_with_a_sentence(
     silent = name == "SIGINT" and verb != "train"
     assert code == (130 if silent else 3)
     assert err.endswith(said) != silent
+
+
+def test_ctrl_c_ends_quietly_while_the_command_line_is_imported() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    module, _, function = project["project"]["scripts"]["repose"].partition(":")
+    code = f"""
+import signal, sys
+class CtrlC:
+    def find_spec(name, *_):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, CtrlC)
+from {module} import {function}
+{function}()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 def test_a_folder_with_other_files_is_no_run_directory(run: Run, corpus: tuple[Path, Path], tmp_path: Path) -> None:

@@ -70,8 +70,6 @@ def main() -> None:
         sys.exit(3)
     except BrokenPipeError:  # a reader such as `head` has closed the pipe
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except Exception as error:
         if (message := user_message(error)) is None:
             raise
