@@ -103,6 +103,22 @@ def translate(translator: Translator) -> list[Translation]:
     return translator.translate(SOURCES, beam_size=2, num_hypotheses=2)
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_progress_is_told_as_it_is_made(
+    model: Transformer, translator: Translator, tokenizer: Tokenizer, processes: int
+) -> None:
+    shares = list[float]()
+    one = of(model, tokenizer, workers=1) if processes == 1 else translator
+    one.translate(SOURCES, beam_size=2, on_progress=shares.append)
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < 0.5
+    assert (len(shares), shares[-1]) == (10, 1.0) or processes == 2
+    shares.clear()
+    one.force(SOURCES, [tokenizer.encode(source) for source in SOURCES], on_progress=shares.append)
+    assert (len(shares), shares[-1]) == (10, 1.0)
+    assert shares[0] > shares[1] - shares[0] > 0
+
+
 def ask_otherwise(monkeypatch: pytest.MonkeyPatch, change: Any) -> list[Batch]:
     """Workers are given `change(worker, batch)` for each batch; returns the batches, as they come."""
     asked, ask = [], Worker.ask

@@ -1,10 +1,10 @@
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from repose.config.experiment import DecodingConfig
-from repose.tasks import decoding_choice
 from repose.tasks.decoding_choice import DecodingChoice, DecodingTrial, choose_decoding, searches
 
 GREEDY = DecodingTrial(1, 0.0, 20.0)
@@ -25,7 +25,7 @@ def test_another_penalty_is_taken_where_its_lead_is_more_than_chance(deviation: 
     assert DecodingChoice.from_json(choice.to_json()) == choice
 
 
-def test_on_few_sentences_a_lead_says_little(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_few_sentences_a_lead_says_little() -> None:
     """A penalty of 1.0 cuts some of them, all others cut fewer words of others."""
 
     class Cutting:
@@ -33,24 +33,21 @@ def test_on_few_sentences_a_lead_says_little(monkeypatch: pytest.MonkeyPatch) ->
         tgt_tokenizer = SimpleNamespace(lowercase=False)
 
         def translate(
-            self, sources: list[str], *, beam_size: int, length_penalty: float, **_: float
+            self, sources: list[str], *, length_penalty: float, on_progress: Callable[[float], None], **_: float
         ) -> list[SimpleNamespace]:
-            clock.append(clock[-1] + beam_size)
+            on_progress(0.5)
+            on_progress(1.0)
             cut = [place % 3 == 0 and length_penalty == 1.0 for place in range(len(sources))]
             less = [place % 3 == 1 and length_penalty != 1.0 for place in range(len(sources))]
             ends = [-9 if a else -6 if b else None for a, b in zip(cut, less, strict=True)]
             return [SimpleNamespace(text=REFERENCE[:end]) for end in ends]
 
-    clock = [0.0]
-    monkeypatch.setattr(decoding_choice, "_SAY_SECONDS", 0.0)
-    monkeypatch.setattr("time.monotonic", lambda: clock[-1])
     asked = DecodingConfig(no_repeat_ngram_size=3)
     for times, penalty in ((1, 1.0), (100, 0.2)):
         sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
-        said = list[str]()
-        choice = choose_decoding(Cutting(), sources, references, asked, said.append)  # type: ignore[arg-type]
-        left = zip((1, 2, 3, 4), (16, 12, 8, 4), strict=True)  # a second for each beam
-        assert said == [f"choosing how to search: {n} of 5 searches tried, about {s} s left" for n, s in left]
+        shares = list[float]()
+        choice = choose_decoding(Cutting(), sources, references, asked, shares.append)  # type: ignore[arg-type]
+        assert [share * 17 for share in shares] == pytest.approx([0.5, 1, 3, 5, 7, 9, 11, 13, 15, 17])
         assert [trial.beam_size for trial in choice.trials] == searches(asked)
         beams = {trial.length_penalty: trial.bleu for trial in choice.trials if trial.beam_size > 1}
         assert beams[1.0] < beams[0.2]

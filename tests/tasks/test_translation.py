@@ -1,6 +1,8 @@
 """Figures of given predictions, worked out by hand, and their means over a training."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
@@ -52,7 +54,7 @@ def test_the_sentence_mean_leaves_unknown_words_out_on_both_sides() -> None:
     assert teacher_forced(scripted([*ids("a b c"), UNK, UNK, END]), [""], ["a b c d e"])["tf_bleu_sentence_mean"] == 0.0
 
 
-def test_translations_that_did_not_end_and_that_loop_are_counted() -> None:
+def test_translations_that_did_not_end_and_that_loop_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that loop as their references do are none."""
     round_and_round = "a b a b a b a b"
     said = [("a b c d e", False), (round_and_round, True), (round_and_round, True)]
@@ -63,9 +65,20 @@ def test_translations_that_did_not_end_and_that_loop_are_counted() -> None:
     ]
     translator = MagicMock(tgt_tokenizer=TOKENIZER, max_length=10, config={}, no_repeat_ngram_size=0, precision="fp32")
     translator.engine.name, translator.engine.looks_ahead = "torch", False
-    translator.translate.return_value = translations
-    translator.force.return_value = scripted(*([*ids(text), END] for text in references)).force()
-    scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), EvaluationOptions((1,)), {}, None)
+
+    def half_done(result: list[Any], *_: object, on_progress: Callable[[float], None], **__: object) -> list[Any]:
+        on_progress(0.5)
+        return result
+
+    translator.translate.side_effect = partial(half_done, translations)
+    forced = scripted(*([*ids(text), END] for text in references)).force()
+    translator.force.side_effect = partial(half_done, forced)
+    monkeypatch.setattr("repose.training.display.Lines.SECONDS", 0.0)
+    heard = list[str]()
+    options = EvaluationOptions((1,), progress="lines", say=heard.append)
+    scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), options, {}, None)
+    parts = [sentence.partition(" % done")[0] for sentence in heard]
+    assert parts == ["translating (greedy): 50", "reading the references: 50"]
     assert {name: scores["decoded"]["greedy"][name] for name in ("unfinished", "looping")} == {
         "unfinished": 1,
         "looping": 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repose.training.display import Lines, Live, Progress
+from repose.training.display import Lines, Live, Progress, ProgressKind, shown
 from repose.training.run import train
 
 
@@ -42,6 +42,39 @@ def test_the_line_that_moves_shows_the_epoch_of_the_last_update() -> None:
     task = live._progress.tasks[0]
     live.close()
     assert (task.fields["epoch"], task.completed, task.fields["left"]) == (6, 700, "60 s left")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("lines", ["translating: 25 % done, about 2 min left", "translating: 75 % done, about 31 s left"]),
+        ("none", []),
+    ],
+)
+def test_other_work_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch, kind: ProgressKind, said: list[str]) -> None:
+    now, heard = [100.0], list[str]()
+    monkeypatch.setattr("repose.training.display.time.monotonic", lambda: now[0])
+    with shown("translating", kind, heard.append) as show:
+        for share, seconds in ((0.01, 1), (0.25, 30), (0.26, 1), (0.75, 61), (1.0, 60)):
+            now[0] += seconds
+            show(share)
+    assert heard == said
+
+
+def test_other_work_has_a_bar_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    now = [100.0]
+    monkeypatch.setattr("repose.training.display.time.monotonic", lambda: now[0])
+    with shown("translating", "live", pytest.fail) as show:
+        for share in (0.25, 0.26):
+            now[0] += 0.3
+            show(share)
+    err = capsys.readouterr().err
+    assert "translating" in err
+    assert "26 % done" in err
+    assert "25 % done" not in err
 
 
 def test_translations_are_shown_as_training_goes_on(

@@ -11,12 +11,23 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
 from repose.decoding.engine import Engine
 from repose.decoding.worker import Batch, Results, Worker
 
 WORTH_SECONDS = 4.0
 """Workers are started when searching in this process has taken or would take this long: twice their start-up time."""
+
+OnProgress: TypeAlias = Callable[[float], None]
+"""Is called with the share of the work that is done, from 0 to 1."""
+
+
+def shares_done(sizes: Sequence[int]) -> list[float]:
+    """Return the share of the whole that is done after each of its parts."""
+    done = list(accumulate(sizes))
+    return [size / done[-1] for size in done]
 
 
 class Pool:
@@ -35,16 +46,23 @@ class Pool:
     def __reduce__(self) -> tuple[type["Pool"], tuple[int]]:
         return Pool, (self.processes,)  # a copy starts its own workers
 
-    def search(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
+    def search(
+        self, engine: Engine, batches: Sequence[Batch], on_progress: OnProgress = lambda _: None
+    ) -> list[Results]:
         """Search all batches, and return their results. The first batches are started first: put the largest there.
 
-        Raises what a search raises, and ReposeError if a worker dies.
+        `on_progress` is called after each batch that this process has searched. Raises what a search raises, and
+        ReposeError if a worker dies.
         """
         self.renew(engine)
         with engine.undisturbed():
             if len(batches) > 1 and self._can_share(engine):
-                return self._share(engine, batches)
-            return [batch.search(engine) for batch in batches]
+                return self._share(engine, batches, on_progress)
+            results = []
+            for batch, share in zip(batches, shares_done([batch.num_tokens for batch in batches]), strict=True):
+                results.append(batch.search(engine))
+                on_progress(share)
+            return results
 
     def start(self, engine: Engine) -> None:
         """Start all workers now and wait until they are ready, for measurements. Raises ReposeError if one dies."""
@@ -78,8 +96,8 @@ class Pool:
         """Return whether workers can be used. A frozen application would start itself as a worker."""
         return self.processes > 1 and engine.can_share and not hasattr(sys, "frozen")
 
-    def _share(self, engine: Engine, batches: Sequence[Batch]) -> list[Results]:
-        crew = self._crew
+    def _share(self, engine: Engine, batches: Sequence[Batch], on_progress: OnProgress) -> list[Results]:
+        crew, shares = self._crew, shares_done([batch.num_tokens for batch in batches])
         seconds, num_tokens = 0.0, 0  # searched here in this call
         with crew.opened(_Call(batches)) as call:
             while (index := crew.take(call)) is not None:
@@ -90,6 +108,7 @@ class Pool:
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
                 if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
                     crew.start(min(self.processes - 1, len(call.left)), engine, call)
+                on_progress(shares[index])
         return [call.results[index] for index in range(len(batches))]
 
 

@@ -17,7 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Engine, Forced, Precision
 from repose.decoding.ensemble import Ensemble
 from repose.decoding.options import DEFAULTS, SETTINGS, SearchOptions, checked_settings
-from repose.decoding.pool import Pool
+from repose.decoding.pool import OnProgress, Pool, shares_done
 from repose.decoding.sampling import Sampling, checked
 from repose.decoding.search import TokenHypothesis
 from repose.decoding.worker import Batch
@@ -273,6 +273,7 @@ class Translator:
         attention: bool = False,
         to: str | None = None,
         sampling: Sampling | None = None,
+        on_progress: OnProgress = lambda _: None,
     ) -> list[Translation]:
         """Return one translation per text, in order. The translation of a blank text is empty.
 
@@ -284,7 +285,8 @@ class Translator:
         `max_extra_tokens` tokens more than its source, and no more than the model's max_length. `attention`: also
         return cross-attention (`Translation.attention`) for each text. `to`: the tag to use, for a model that was
         trained with several, such as the language to translate into. `sampling`: draw one translation of each text
-        instead of searching for the best.
+        instead of searching for the best. `on_progress`: is called now and then with the share that is done, from 0
+        to 1.
 
         Raises ConfigError for settings out of range, for a `to` that the model does not have, and for anything but
         texts; DataError for a text with a lone surrogate and for a token that the tokenizer does not have.
@@ -318,7 +320,7 @@ class Translator:
             Batch([sources[i] for i in batch], [longest[i] for i in batch], options, sampling, batch)
             for batch in batches
         ]
-        searched = self._pool.search(self.engine, work)
+        searched = self._pool.search(self.engine, work, on_progress)
         results = dict(zip(chain.from_iterable(batches), chain.from_iterable(searched), strict=True))
         return [
             self._translation(sources[i], results.get(i, []), truncated=len(ids) > limit, attention=attention)
@@ -338,11 +340,18 @@ class Translator:
         tokens = [self.tgt_tokenizer.encode(target) for target in targets]
         return [forced.total for forced in self.force(sources, tokens, to=to)]
 
-    def force(self, sources: Sequence[str], targets: Sequence[Sequence[int]], *, to: str | None = None) -> list[Forced]:
+    def force(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[Sequence[int]],
+        *,
+        to: str | None = None,
+        on_progress: OnProgress = lambda _: None,
+    ) -> list[Forced]:
         """Return log-probabilities of given targets, each ids from START to END (teacher forcing).
 
-        `to` and the cut of a source longer than max_length: as in `translate`. Raises DataError for a target that is
-        longer, for one with START alone, and for ids beyond the vocabulary; ConfigError as `score` does.
+        `to`, `on_progress` and the cut of a source longer than max_length: as in `translate`. Raises DataError for a
+        target that is longer, for one with START alone, and for ids beyond the vocabulary; ConfigError as `score` does.
         """
         sources, limit = _sentences("force", sources), self.max_length
         vocab_size = self.tgt_tokenizer.vocab_size
@@ -352,9 +361,12 @@ class Translator:
         lengths = [max(len(s), len(t)) for s, t in zip(src, tgt, strict=True)]
         self._pool.renew(self.engine)
         forced: dict[int, Forced] = {}
-        for batch in self._batches(list(range(len(src))), lengths):
+        batches = list(self._batches(list(range(len(src))), lengths))
+        shares = shares_done([sum(lengths[i] for i in batch) for batch in batches])
+        for batch, share in zip(batches, shares, strict=True):
             of_batch = self.engine.force([src[i] for i in batch], [tgt[i] for i in batch])
             forced.update(zip(batch, of_batch, strict=True))
+            on_progress(share)
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:

@@ -19,6 +19,7 @@ from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of
 from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import locate, read_config
+from repose.system import terminal
 from repose.system.device import device_name
 from repose.system.errors import ConfigError
 from repose.system.files import check_writable, checked_path
@@ -133,6 +134,8 @@ def evaluate(
     the name of their scores. `beam_sizes`: 1 decodes greedily; by default 1 and the model's own. `out`: a folder for
     scores and translations. `tokenize`: sacreBLEU's tokenizer, by default the one for the target language.
 
+    `say` is called with sentences, also on how far it is, for which it has a bar on a terminal if you give no `say`.
+
     Returns the contents of scores.test.json: ["decoded"]["beam4"]["bleu"]["value"] and "signature", likewise "chrf" and
     "greedy"; and teacher-forced figures, which do not measure translation quality. Raises ConfigError, DataError and
     CheckpointError.
@@ -161,6 +164,8 @@ def evaluate(
         tgt_field=tgt_field,
         to=to,
         ensemble=tuple(others),
+        progress="auto" if say is terminal.say else "lines",
+        say=say,
     )
     place = None if out is None else checked_path("out", out)
     if place is not None:

@@ -141,7 +141,7 @@ def run(
             if is_first and outcome.status is RunStatus.DONE and until_epoch is None:
                 if not was_done:
                     _forget_scores(here)
-                scores = _evaluated(experiment, data, folder, device, say)
+                scores = _evaluated(experiment, data, folder, device, progress, say)
     except Interrupted as signal:
         reason = EndReason(signal.name)
         reached = (0, {}) if outcome is None else (outcome.update, outcome.metrics)
@@ -305,7 +305,9 @@ def _job(config: RunConfig, data: CorpusData, table: PositionTable | None) -> Tr
     )
 
 
-def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> dict[str, Any]:
+def _evaluated(
+    experiment: Experiment, data: CorpusData, folder: Path, device: str, progress: ProgressKind, say: Say
+) -> dict[str, Any]:
     """Return the finished model's scores; compute them if they or their translations are missing."""
     run, split = RunFolder(folder), data.measured
     model_dir.check(run.model)
@@ -317,7 +319,7 @@ def _evaluated(experiment: Experiment, data: CorpusData, folder: Path, device: s
         say(f"{run.hypotheses_file(split, '*').parent} has changed since it was scored: the model is evaluated again")
     task = get_task(experiment.training.task)
     # On a CPU unless a device was named: it runs one process per core, and gives the same translations everywhere.
-    task.score_run(experiment, data, folder, "cpu" if device == "auto" else device, say)
+    task.score_run(experiment, data, folder, "cpu" if device == "auto" else device, progress, say)
     scores = run.scores(split)
     assert scores is not None
     write_card(folder)

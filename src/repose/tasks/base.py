@@ -33,6 +33,7 @@ from repose.system.terminal import Say
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import SPLITS
 from repose.tasks.corpus_of_run import corpus_of
+from repose.training.display import ProgressKind
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Samples
 
@@ -75,6 +76,9 @@ class EvaluationOptions(NamedTuple):
     """Target language, as a tag, for a model of several; None: that of the model's own corpus."""
     ensemble: tuple[Path, ...] = ()
     """Further models to evaluate together with the model, as an ensemble."""
+    progress: ProgressKind = "none"
+    say: Say = lambda _: None
+    """How to show how far the evaluation is."""
 
     def resolved(self, config: Mapping[str, Any]) -> "EvaluationOptions":
         """Return these options with the beam sizes for a model, given its config.json."""
@@ -125,9 +129,11 @@ class Task(TrainingTask):
         return {}
 
     @abstractmethod
-    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
+    def score_run(
+        self, experiment: Experiment, data: CorpusData, folder: Path, device: str, progress: ProgressKind, say: Say
+    ) -> None:
         """Evaluate a finished run's model and write scores.<split>.json to its folder, last of all files. `say`
-        receives progress messages."""
+        receives messages."""
 
     @abstractmethod
     def score_model(
@@ -271,6 +277,7 @@ class FileTask(Task):
         data: CorpusData,
         folder: Path,
         device: str,
+        progress: ProgressKind,  # noqa: ARG002
         say: Say,  # noqa: ARG002
     ) -> None:
         """Evaluate on the test set, or on the validation set if there is none."""

@@ -1,6 +1,5 @@
 """Choose how to decode with a model, on the validation set, never on a test set: beam, length penalty, repeats."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
@@ -10,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from repose.config.experiment import LENGTH_PENALTY, DecodingConfig
+from repose.decoding.pool import OnProgress
 from repose.decoding.translator import Translator
 from repose.evaluation.metrics import tokenizer_for
 from repose.evaluation.sentence_statistics import References
 from repose.evaluation.significance import resample
-from repose.system.terminal import Say, duration
 
 LENGTH_PENALTIES = (0.2, 0.6, 1.0, 1.5)
 """Length penalties to try. Models trained on little data stop too early, so high values help them."""
@@ -31,7 +30,6 @@ FEWEST = 50
 """With fewer validation sentences than this, a fine-tuned model takes its initial model's settings."""
 SENTENCES = 500
 """Number of validation sentences to use, from the first on."""
-_SAY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -116,29 +114,26 @@ def choose_decoding(
     sources: Sequence[str],
     references: Sequence[str],
     asked: DecodingConfig,
-    say: Say = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
 ) -> DecodingChoice:
     """Try greedy search, and the beam with each of `LENGTH_PENALTIES`, on the first `SENTENCES` pairs; then, unless
     `asked` already forbids repeats, greedy search and the best beam with `NO_REPEAT`. The translator's own settings are
-    ignored, because an earlier choice may have set them. Reports progress every half minute, and the time that is left
-    if a search takes time in proportion to its beam."""
+    ignored, because an earlier choice may have set them. `on_progress` gets the share that is done if a search takes
+    time in proportion to its beam."""
     usual, some = asked.no_repeat_ngram_size, references[:SENTENCES]
     lowercase, tokenize = translator.tgt_tokenizer.lowercase, tokenizer_for(some)
     scored = References(some, lowercase=lowercase, tokenize=tokenize)
     resampled: dict[float, NDArray[np.float64]] = {}
-    beam_sizes, done, began = searches(asked), 0, time.monotonic()
-    told = began
+    total, done = sum(searches(asked)), 0
 
     def tried(beam: int, penalty: float, no_repeat: int) -> DecodingTrial:
-        nonlocal done, told
+        nonlocal done
         how: dict[str, Any] = {"beam_size": beam, "length_penalty": penalty, "no_repeat_ngram_size": no_repeat}
-        found = scored.statistics([t.text for t in translator.translate(sources[:SENTENCES], **how)])
-        done += 1
-        now = time.monotonic()
-        if done < len(beam_sizes) and now - told >= _SAY_SECONDS:
-            left = duration((now - began) * sum(beam_sizes[done:]) / sum(beam_sizes[:done]))
-            say(f"choosing how to search: {done} of {len(beam_sizes)} searches tried, about {left} left")
-            told = now
+        translations = translator.translate(
+            sources[:SENTENCES], **how, on_progress=lambda share: on_progress((done + share * beam) / total)
+        )
+        done += beam
+        found = scored.statistics([t.text for t in translations])
         if beam > 1 and no_repeat == usual:
             resampled[penalty] = resample([found], num_resamples=RESAMPLES).values
         return DecodingTrial(**how, bleu=found.score())

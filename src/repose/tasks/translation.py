@@ -44,6 +44,7 @@ from repose.tasks.translation_scores import (
     validation_samples,
     validation_scores,
 )
+from repose.training.display import ProgressKind, shown
 from repose.training.feed import bucketed_targets, pad_to, round_up_size, to_device
 from repose.training.job import TrainingJob
 from repose.training.loop import Evaluate, Samples
@@ -214,7 +215,9 @@ class TranslationTask(Task):
         """Return greedy translations of three sentences."""
         return partial(validation_samples, data)
 
-    def score_run(self, experiment: Experiment, data: CorpusData, folder: Path, device: str, say: Say) -> None:
+    def score_run(
+        self, experiment: Experiment, data: CorpusData, folder: Path, device: str, progress: ProgressKind, say: Say
+    ) -> None:
         """Evaluate greedily and with the experiment's beam; write hypotheses and scores."""
         records = RunFolder(folder).records(may_be_empty=True)
         about: dict[str, Any] = {}
@@ -226,8 +229,12 @@ class TranslationTask(Task):
             (sources, references), start = data.text("valid"), experiment.training.init_from
             if start is None or len(sources) >= FEWEST:
                 say(f"choosing how to search, on {counted(min(len(sources), SENTENCES), 'validation sentence')}")
-                with load(folder, device, engine="torch") as translator, one_thread():
-                    choice = choose_decoding(translator, sources, references, experiment.decoding, say)
+                with (
+                    load(folder, device, engine="torch") as translator,
+                    one_thread(),
+                    shown("choosing how to search", progress, say) as on_progress,
+                ):
+                    choice = choose_decoding(translator, sources, references, experiment.decoding, on_progress)
                 settings, about["decoding_chosen"] = choice.settings, choice.to_json()
             else:  # too few sentences to choose by: use the initial model's settings
                 before = directory.read_config(Path(start)).get("decoding", {})
@@ -239,7 +246,7 @@ class TranslationTask(Task):
         about |= trained_on(folder, measured.sources)
         say(f"translating {counted(len(measured.sources), f'{SET_NAMES[data.measured]} sentence')} to score the model")
         translator = load(folder, device, engine="torch")
-        options = EvaluationOptions(beam_sizes=(1, experiment.decoding.beam_size))
+        options = EvaluationOptions(beam_sizes=(1, experiment.decoding.beam_size), progress=progress, say=say)
         score_set(translator, measured, options, about, folder)
 
     def score_model(

@@ -38,6 +38,7 @@ from repose.tasks.base import EvaluationOptions
 from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import fields_for, is_pretokenized
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, text_of_run
+from repose.training.display import shown
 from repose.training.job import TrainingJob
 
 _SHOWN = 3  # sample sentences of the validation set
@@ -150,7 +151,10 @@ def score_set(
             decoding_name(beam_size): _decode(translator, measured, beam_size, options, detokenise)
             for beam_size in dict.fromkeys(options.beam_sizes)
         }
-        forced = teacher_forced(translator, measured.sources, measured.references, to=options.to)
+        with shown("reading the references", options.progress, options.say) as on_progress:
+            forced = teacher_forced(
+                translator, measured.sources, measured.references, to=options.to, on_progress=on_progress
+            )
     truncated = next((found.truncated_sources for found in decoded.values()), 0)  # the same for all decodings
     references = tokenizer.encode_batch(list(measured.references))
     too_long = sum(len(ids) - 1 > translator.max_length for ids in references)
@@ -194,7 +198,10 @@ def _decode(
     (`repose.evaluation.looping`) although their references do not.
     """
     tokenizer = translator.tgt_tokenizer
-    translations = translator.translate(measured.sources, beam_size=beam_size, to=options.to)
+    with shown(f"translating ({decoding_name(beam_size)})", options.progress, options.say) as on_progress:
+        translations = translator.translate(
+            measured.sources, beam_size=beam_size, to=options.to, on_progress=on_progress
+        )
     hypotheses = [t.text for t in translations]
     scores = corpus_scores(
         hypotheses,
@@ -234,10 +241,10 @@ def _score_json(score: Score) -> dict[str, Any]:
 
 
 def teacher_forced(
-    translator: Translator, sources: Sequence[str], references: Sequence[str], *, to: str | None = None
+    translator: Translator, sources: Sequence[str], references: Sequence[str], **options: Any
 ) -> dict[str, float]:
-    """Return figures of the most probable token at each position, given the reference's earlier tokens. `to`: as for
-    `Translator.translate`.
+    """Return figures of the most probable token at each position, given the reference's earlier tokens. `options` are
+    those of `Translator.force`.
 
     `tf_loss` (nats per target token), `tf_accuracy` (0 to 1), `tf_bleu` (corpus BLEU against the raw references, in
     percent) and `tf_bleu_sentence_mean`: that of the words that encoding and decoding leave, [UNK] dropped from both
@@ -247,7 +254,7 @@ def teacher_forced(
     """
     tokenizer, limit = translator.tgt_tokenizer, translator.max_length
     targets = [ids[: limit + 1] for ids in tokenizer.encode_batch(list(references))]
-    forced = translator.force(sources, targets, to=to)
+    forced = translator.force(sources, targets, **options)
     num_tokens = sum(len(f.predictions) for f in forced)
     loss = -sum(f.total for f in forced) / num_tokens
     right = sum(

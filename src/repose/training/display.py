@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -134,4 +136,39 @@ def make_display(kind: ProgressKind, say: Say) -> Display:
     """Return the display. `auto`: a progress bar if stderr is a terminal, else lines, which are passed to `say`."""
     if kind == "none":
         return Display()
-    return Live() if kind == "live" or (kind == "auto" and sys.stderr.isatty()) else Lines(say)
+    return Live() if _is_live(kind) else Lines(say)
+
+
+def _is_live(kind: ProgressKind) -> bool:
+    return kind == "live" or (kind == "auto" and sys.stderr.isatty())
+
+
+@contextmanager
+def shown(what: str, kind: ProgressKind, say: Say) -> Iterator[Callable[[float], None]]:
+    """Yield a function that shows how far some other work than training is, given the share that is done, from 0 to 1:
+    in a bar, which goes when the block ends, or in lines, as `make_display` decides."""
+    from rich import progress as bars
+    from rich.console import Console
+
+    live = _is_live(kind)
+    columns = (bars.TextColumn(what), bars.BarColumn(bar_width=24), bars.TextColumn("{task.description}"))
+    console = Console(stderr=True, emoji=False)
+    bar = bars.Progress(*columns, console=console, auto_refresh=False, transient=True, disable=not live)
+    task = bar.add_task("", total=1.0)
+    began = told = time.monotonic()
+    pause = Live.SECONDS if live else Lines.SECONDS
+
+    def show(share: float) -> None:
+        nonlocal told
+        now = time.monotonic()
+        if kind == "none" or share == 1.0 or now - told < pause:
+            return
+        told = now
+        done = f"{100 * share:.0f} % done, about {duration((now - began) * (1 - share) / share)} left"
+        if live:
+            bar.update(task, completed=share, description=done, refresh=True)
+        else:
+            say(f"{what}: {done}")
+
+    with bar:
+        yield show
