@@ -12,7 +12,7 @@ from typing import Any
 from repose.bulk.storage import open_input
 from repose.data.records import first_line, flat_schema, is_text
 from repose.data.tables import present
-from repose.system.errors import DataError, MissingExtraError
+from repose.system.errors import DataError, of_extra
 
 OPTIONS = {1: ("--field",), 2: ("--src-field", "--tgt-field")}
 """Command-line options that name the fields of a job, by number of fields."""
@@ -28,11 +28,9 @@ def taken(name: str, field: str, added: Sequence[str]) -> DataError:
 @contextlib.contextmanager
 def parquet(name: str) -> Iterator[Any]:
     """Open a Parquet file. Raises ConfigError without the extra, DataError if the file is damaged."""
-    try:
+    with of_extra("parquet", "Parquet files need pyarrow"):
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
-    except ImportError as error:
-        raise MissingExtraError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
     with open_input(name) as file:
         try:
             opened = ParquetFile(file)

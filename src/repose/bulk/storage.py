@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote
 
-from repose.system.errors import ConfigError, DataError, MissingExtraError, WriteError
+from repose.system.errors import ConfigError, DataError, WriteError, of_extra
 from repose.system.files import remove_half_written, replacing_file, write_file
 from repose.system.locks import locked, remove_held, trying_lock
 
@@ -67,10 +67,8 @@ def _unreadable(name: str, error: OSError) -> DataError:
 
 
 def _fsspec(url: str) -> tuple[Any, str]:
-    try:
+    with of_extra("urls", f"{url} needs fsspec"):
         import fsspec
-    except ImportError as error:
-        raise MissingExtraError(f"{url} needs fsspec: pip install 'repose-nmt[urls]'") from error
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except (ImportError, ValueError) as error:  # the library of that store is missing, or there is no such store

@@ -16,7 +16,7 @@ from repose.data.pairs import MAX_BYTES, MAX_CHARACTERS, TOO_LONG, Counts, Pair,
 from repose.data.records import jsonl_pairs, parquet_pairs
 from repose.data.tables import FIELDS, csv_pairs, note_lines, tsv_pairs
 from repose.data.translation_memory import languages_of_memory, memory_pairs
-from repose.system.errors import ConfigError, DataError, MissingExtraError
+from repose.system.errors import ConfigError, DataError, of_extra
 from repose.system.terminal import counted, quoted, reasons
 
 
@@ -82,10 +82,8 @@ class PairReader:
         if self._format == "text" and self.files[0].samefile(self.files[1]):
             raise DataError(f"both files are the same file, {self.files[0]}: name the sources and their translations")
         if self._format == "parquet":
-            try:
+            with of_extra("parquet", "Parquet files need pyarrow"):
                 import pyarrow.parquet  # noqa: F401
-            except ImportError as error:
-                raise MissingExtraError("Parquet files need pyarrow: pip install 'repose-nmt[parquet]'") from error
 
     @property
     def places(self) -> str:

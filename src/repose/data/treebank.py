@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from repose.data.columns import Prepared, write_columns
 from repose.data.lines import LineReader, check_file
 from repose.data.prepare import TextEncoder
-from repose.system.errors import DataError, MissingExtraError
+from repose.system.errors import DataError, of_extra
 from repose.system.terminal import counted
 from repose.system.token_ids import END, START, UNK
 
@@ -66,12 +66,8 @@ class Trees:
 
 def _tree(lines: Sequence[str], where: str) -> Iterator[Tree]:
     """Yield the tree of one sentence, or nothing if it has no words."""
-    try:
+    with of_extra("parsing", "reading CoNLL-U needs the library conllu"):
         import conllu
-    except ImportError as error:
-        raise MissingExtraError(
-            "reading CoNLL-U needs the library conllu: pip install 'repose-nmt[parsing]'"
-        ) from error
     try:
         (sentence,) = conllu.parse("\n".join(lines) + "\n\n")
     except (conllu.exceptions.ParseException, ValueError) as error:

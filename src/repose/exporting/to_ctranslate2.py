@@ -25,7 +25,7 @@ from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
-from repose.system.errors import CheckpointError, ConfigError, MissingExtraError
+from repose.system.errors import CheckpointError, ConfigError, of_extra
 from repose.system.token_ids import END, PAD, START, UNK
 
 NAME = "ctranslate2"
@@ -64,10 +64,8 @@ def export(model: Path, out: Path, options: Options) -> Exported:
             f"CTranslate2 cannot express this model: {reason}. Export it to onnx or web, or train one that it can, "
             "such as --preset small-rotary (docs/export.md has the others)"
         )
-    try:
+    with of_extra("ctranslate2", "this export needs CTranslate2"):
         import ctranslate2.specs
-    except ImportError as error:
-        raise MissingExtraError("this export needs CTranslate2: pip install 'repose-nmt[ctranslate2]'") from error
     translator = load(model, workers=1, engine="torch")
     loaded, tokenizers = translator.model, (translator.src_tokenizer, translator.tgt_tokenizer)
     vocabularies = [_vocabulary(tokenizer) for tokenizer in tokenizers]

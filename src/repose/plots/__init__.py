@@ -7,9 +7,7 @@ positions.py                      position tables
 attention.py, attention_figure.py what a model attends to
 """
 
-from repose.system.errors import MissingExtraError
+from repose.system.errors import of_extra
 
-try:
+with of_extra("plot", "pictures need matplotlib"):
     import matplotlib  # noqa: F401
-except ImportError as error:
-    raise MissingExtraError("pictures need matplotlib: pip install 'repose-nmt[plot]'") from error

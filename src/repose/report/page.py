@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from repose.report.content import Picture, Report, Table, slug, unused
-from repose.system.errors import MissingExtraError
+from repose.system.errors import of_extra
 from repose.system.terminal import printable
 
 Pieces = tuple[tuple[str, bool], ...]
@@ -40,10 +40,8 @@ def write_page(report: Report) -> str:
 
 @cache
 def _template() -> Any:
-    try:
+    with of_extra("report", "a report as a page needs jinja2"):
         import jinja2
-    except ImportError as error:
-        raise MissingExtraError("a report as a page needs jinja2: pip install 'repose-nmt[report]'") from error
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_visible

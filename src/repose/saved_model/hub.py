@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from repose.system.errors import CheckpointError, ConfigError, HubError, MissingExtraError
+from repose.system.errors import CheckpointError, ConfigError, HubError, of_extra
 
 FILES = (
     "config.json",
@@ -66,11 +66,9 @@ def fetch(name: str) -> Path:
     if match is None:
         raise ConfigError(form)
     repo, revision = match.groups()
-    try:
+    with of_extra("hub", "models on a hub need huggingface_hub"):
         from huggingface_hub import constants, snapshot_download
         from huggingface_hub.errors import HFValidationError
-    except ImportError as error:
-        raise MissingExtraError("models on a hub need huggingface_hub: pip install 'repose-nmt[hub]'") from error
     endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
     try:
         folder = snapshot_download(

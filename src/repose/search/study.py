@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.file import to_json
 from repose.search.file import Search, Value
-from repose.system.errors import CheckpointError, MissingExtraError
+from repose.system.errors import CheckpointError, of_extra
 
 if TYPE_CHECKING:
     import optuna
@@ -227,10 +227,8 @@ class Study:
 
 
 def _imported() -> Any:
-    try:
+    with of_extra("search", "searching needs Optuna"):
         import optuna
-    except ImportError as error:
-        raise MissingExtraError("searching needs Optuna: pip install 'repose-nmt[search]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from repose.system.errors import ConfigError, MissingExtraError
+from repose.system.errors import ConfigError, of_extra
 
 CONNECT_SECONDS = 10.0
 """Seconds within which the head node must accept a connection."""
@@ -17,10 +17,8 @@ CONNECT_SECONDS = 10.0
 def import_ray() -> Any:
     """Import and return the module `ray`. Raises ConfigError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray sends usage statistics unless told not to
-    try:
+    with of_extra("cluster", "Ray is not installed"):
         import ray
-    except ImportError as error:
-        raise MissingExtraError("Ray is not installed: pip install 'repose-nmt[cluster]'") from error
     return ray
 
 

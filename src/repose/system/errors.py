@@ -82,6 +82,15 @@ def naming_extras() -> Iterator[None]:
         raise missing_extra(error) or error from None
 
 
+@contextlib.contextmanager
+def of_extra(extra: str, need: str) -> Iterator[None]:
+    """Raise MissingExtraError for a library that cannot be imported inside the block: the `need`, and the extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{need}: pip install 'repose-nmt[{extra}]'") from error
+
+
 class UserMessage(NamedTuple):
     """What a user is told about an error."""
 

@@ -19,7 +19,7 @@ from repose.model.architecture import Architecture
 from repose.model.parser import Parser, build_parser
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
-from repose.system.errors import CheckpointError, ConfigError, DataError, MissingExtraError
+from repose.system.errors import CheckpointError, ConfigError, DataError, of_extra
 from repose.system.terminal import counted
 from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
 from repose.tasks.corpus import CorpusData, one_file_per_set, one_tokenizer
@@ -228,12 +228,8 @@ def best_tree(scores: NDArray[np.floating]) -> list[int]:
     greedy: list[int] = exact[1:].argmax(1).tolist()
     if is_tree(greedy):
         return greedy
-    try:
+    with of_extra("parsing", "finding trees needs the library networkx"):
         import networkx
-    except ImportError as error:
-        raise MissingExtraError(
-            "finding trees needs the library networkx: pip install 'repose-nmt[parsing]'"
-        ) from error
     finite = exact[np.isfinite(exact)]
     cost = (finite.max() - finite.min() + 1.0) * (n + 1)
     graph = networkx.DiGraph()
