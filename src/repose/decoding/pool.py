@@ -12,7 +12,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from itertools import accumulate
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from repose.decoding.engine import Engine
 from repose.decoding.worker import Batch, Results, Worker
@@ -20,14 +20,17 @@ from repose.decoding.worker import Batch, Results, Worker
 WORTH_SECONDS = 4.0
 """Workers are started when searching in this process has taken or would take this long: twice their start-up time."""
 
+T = TypeVar("T")
 OnProgress: TypeAlias = Callable[[float], None]
 """Is called with the share of the work that is done, from 0 to 1."""
 
 
-def shares_done(sizes: Sequence[int]) -> list[float]:
-    """Return the share of the whole that is done after each of its parts."""
-    done = list(accumulate(sizes))
-    return [size / done[-1] for size in done]
+def telling(parts: Sequence[T], sizes: Sequence[int], on_progress: OnProgress) -> Iterator[T]:
+    """Yield the parts of some work, of these sizes, and call `on_progress` after each."""
+    total = sum(sizes)
+    for part, done in zip(parts, accumulate(sizes), strict=True):
+        yield part
+        on_progress(done / total)
 
 
 class Pool:
@@ -58,11 +61,8 @@ class Pool:
         with engine.undisturbed():
             if len(batches) > 1 and self._can_share(engine):
                 return self._share(engine, batches, on_progress)
-            results = []
-            for batch, share in zip(batches, shares_done([batch.num_tokens for batch in batches]), strict=True):
-                results.append(batch.search(engine))
-                on_progress(share)
-            return results
+            sizes = [batch.num_tokens for batch in batches]
+            return [batch.search(engine) for batch in telling(batches, sizes, on_progress)]
 
     def start(self, engine: Engine) -> None:
         """Start all workers now and wait until they are ready, for measurements. Raises ReposeError if one dies."""
@@ -97,9 +97,10 @@ class Pool:
         return self.processes > 1 and engine.can_share and not hasattr(sys, "frozen")
 
     def _share(self, engine: Engine, batches: Sequence[Batch], on_progress: OnProgress) -> list[Results]:
-        crew, shares = self._crew, shares_done([batch.num_tokens for batch in batches])
+        crew = self._crew
         seconds, num_tokens = 0.0, 0  # searched here in this call
         with crew.opened(_Call(batches)) as call:
+            total = call.num_tokens_left
             while (index := crew.take(call)) is not None:
                 before = time.monotonic()
                 call.results[index] = batches[index].search(engine)
@@ -108,7 +109,7 @@ class Pool:
                 seconds, num_tokens = seconds + took, num_tokens + batches[index].num_tokens
                 if self._seconds + seconds * call.num_tokens_left / num_tokens > WORTH_SECONDS:
                     crew.start(min(self.processes - 1, len(call.left)), engine, call)
-                on_progress(shares[index])
+                on_progress(1 - call.num_tokens_left / total)
         return [call.results[index] for index in range(len(batches))]
 
 

@@ -17,7 +17,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Engine, Forced, Precision
 from repose.decoding.ensemble import Ensemble
 from repose.decoding.options import DEFAULTS, SETTINGS, SearchOptions, checked_settings
-from repose.decoding.pool import OnProgress, Pool, shares_done
+from repose.decoding.pool import OnProgress, Pool, telling
 from repose.decoding.sampling import Sampling, checked
 from repose.decoding.search import TokenHypothesis
 from repose.decoding.worker import Batch
@@ -43,11 +43,7 @@ def _transformer(architecture: Architecture, config: Mapping[str, Any]) -> "Tran
     return Transformer(architecture, src_vocab_size=config["src_vocab_size"], tgt_vocab_size=config["tgt_vocab_size"])
 
 
-MODEL_KIND = ModelKind(
-    UNNAMED_TASK,
-    {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"},
-    _transformer,
-)
+MODEL_KIND = ModelKind(UNNAMED_TASK, {SRC_TOKENIZER: "src_vocab_size", TGT_TOKENIZER: "tgt_vocab_size"}, _transformer)
 """Model directories of translation models."""
 _OF_THE_TEXT = (
     *("src_lang", "tgt_lang", "tag", "also", "synthetic_tag", "max_src_tokens", "split_src_tokens", "src_scripts"),
@@ -362,11 +358,10 @@ class Translator:
         self._pool.renew(self.engine)
         forced: dict[int, Forced] = {}
         batches = list(self._batches(list(range(len(src))), lengths))
-        shares = shares_done([sum(lengths[i] for i in batch) for batch in batches])
-        for batch, share in zip(batches, shares, strict=True):
+        sizes = [sum(lengths[i] for i in batch) for batch in batches]
+        for batch in telling(batches, sizes, on_progress):
             of_batch = self.engine.force([src[i] for i in batch], [tgt[i] for i in batch])
             forced.update(zip(batch, of_batch, strict=True))
-            on_progress(share)
         return [forced[i]._replace(truncated=len(ids) > limit) for i, ids in enumerate(encoded)]
 
     def labels(self, translation: Translation) -> tuple[list[str], list[str]]:
