@@ -123,7 +123,11 @@ def _check_text(file: Path | None, model: Path) -> None:
             f"{file} is a {file.suffix} file, and each line here is one text: write the side to be translated into a "
             "text file (`repose bulk` takes a field of JSONL and Parquet)"
         )
-    if file.suffix.lower() not in ("", ".txt") and _is_document(file):
+    if file.suffix.lower() in ("", ".txt"):
+        return
+    from repose.documents.formats import FORMATS
+
+    if file.suffix.lower() in FORMATS:
         command = f"repose translate-file {quoted(model)} {quoted(file)} OUT{file.suffix}"
         raise ConfigError(f"{file} is a {file.suffix} file, with more than text in it: translate it with `{command}`")
 
@@ -145,12 +149,6 @@ def _output(out: Path | None, file: Path | None) -> Iterator[TextIO]:
     with replacing_file(out.resolve()) as temporary, temporary.open("w", encoding="utf-8", newline="") as output:
         yield output
     print(out)
-
-
-def _is_document(file: Path) -> bool:
-    from repose.documents.formats import FORMATS
-
-    return file.suffix.lower() in FORMATS
 
 
 def _exists(file: Path) -> bool:

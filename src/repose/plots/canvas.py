@@ -18,7 +18,7 @@ from matplotlib.textpath import text_to_path
 
 from repose.plots.fonts import families
 from repose.system.errors import ConfigError
-from repose.system.files import replacing_file, write_file
+from repose.system.files import json_bytes, replacing_file, write_file
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#444444")
 """Okabe and Ito's colours, safe for the colour-blind, without the yellow that is hard to see on white."""
@@ -153,8 +153,7 @@ def save_numbers(numbers: Mapping[str, object], out: Path) -> Path:
     short = json.loads(
         json.dumps(numbers), parse_float=lambda text: float(f"{float(text):.6g}"), parse_constant=lambda _: None
     )
-    text = json.dumps(short, indent=1, ensure_ascii=False) + "\n"
-    write_file(path, text.encode(errors="backslashreplace"))  # file names may not be valid UTF-8
+    write_file(path, json_bytes(json.dumps(short, indent=1, ensure_ascii=False) + "\n"))
     return path
 
 
