@@ -230,7 +230,7 @@ def _as_written(name: str, value: Any, layer: Layer) -> Any:
         return value
     if value == "none" and not text:  # a list of paths is empty if it is not set
         return []
-    paths = value if isinstance(value, list) and not text else [value]
+    paths = value if isinstance(value, list | tuple) and not text else [value]
     if not all(isinstance(path, str) and path for path in paths):
         raise ConfigError(f"{layer.source.place}{name} should be a path, not {value!r}")
     for path in paths:

@@ -10,14 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from repose.config.experiment import (
-    TASK_SETTINGS,
-    CorpusConfig,
-    DecodingConfig,
-    Experiment,
-    FurtherCorpus,
-    TrainingConfig,
-)
+from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment, TrainingConfig
 from repose.config.file import Layer, Loaded, ModelLayers, Origin
 from repose.data.language import UNKNOWN, languages_in_names
 from repose.data.tags import taught
@@ -56,7 +49,7 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     named = (
         {"src_lang": "src_lang", "tgt_lang": "tgt_lang", "tag": "tag"} if task.translates else {f"{side}_lang": "lang"}
     )
-    corpus = _as_written(run.corpus) if with_corpus and run is not None else {}
+    corpus = asdict(run.corpus) if with_corpus and run is not None else {}
     corpus |= {field: config[key] for field, key in named.items() if isinstance(config.get(key), str)}
     if languages is not None:
         told = next((one.tag for one in taught(config)[1:] if (one.src_lang, one.tgt_lang) == languages), None)
@@ -78,20 +71,6 @@ def settings_of(folder: Path, languages: tuple[str, str] | None = None, *, with_
     if "training.label_smoothing" in task.refuses:
         over["training"]["label_smoothing"] = 0.0  # the recipe has it
     return ModelLayers(*(Layer(tables, source, Path.cwd()) for tables in (under, over)))
-
-
-def _as_written(config: CorpusConfig | FurtherCorpus) -> dict[str, Any]:
-    """Return a corpus's settings as an experiment file has them."""
-    found: dict[str, Any] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if value is None and field.default is not None:
-            found[field.name] = "none"
-        elif isinstance(value, tuple):
-            found[field.name] = [_as_written(one) if isinstance(one, FurtherCorpus) else one for one in value]
-        elif value is not None:
-            found[field.name] = value
-    return found
 
 
 def other_languages(loaded: Loaded) -> tuple[str, str] | None:

@@ -28,7 +28,7 @@ from typing import Any
 
 from repose._version import __version__
 from repose.config.experiment import Experiment
-from repose.config.file import from_json, to_json
+from repose.config.file import from_json
 from repose.config.run_id import id_of_settings
 from repose.runs import records
 from repose.runs.records import LITTLE_GAIN, Records, hardly_reads, knows_its_test
@@ -73,8 +73,7 @@ class RunConfig:
     """Digest of the test set; None where there is none, or it was not recorded."""
 
     def to_json(self) -> dict[str, Any]:
-        content = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return {**content, "experiment": json.loads(to_json(self.experiment))}
+        return dataclasses.asdict(self)
 
 
 def read_object(path: Path, remedy: str) -> dict[str, Any]:
