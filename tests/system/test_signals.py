@@ -96,6 +96,16 @@ def test_under_nohup_a_hangup_is_no_request() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
+def test_a_program_that_embeds_python_keeps_its_own_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = signal.getsignal
+    monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else known(number))
+    before = known(signal.SIGTERM)
+    with interruptible():
+        assert known(signal.SIGTERM) is before
+        assert known(signal.SIGINT) is not signal.default_int_handler
+    assert known(signal.SIGINT) is signal.default_int_handler
+
+
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="POSIX signals")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_started_while_they_are_held_back_gets_them_when_it_listens(name: str) -> None:

@@ -69,11 +69,12 @@ def stopping(stop: threading.Event, now: Callable[[], None]) -> Iterator[None]:
 def handled_by(handler: Handler, numbers: Sequence[signal.Signals] = _SIGNALS) -> Iterator[None]:
     """Make all stop signals, or those in `numbers`, call `handler` inside the block.
 
-    SIGHUP stays ignored if it was ignored before, as under nohup.
+    SIGHUP stays ignored if it was ignored before, as under nohup. A program that embeds Python keeps handlers of its
+    own, since they could not be put back.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in numbers}
+        before = {number: old for number in numbers if (old := signal.getsignal(number)) is not None}
         if hasattr(signal, "SIGHUP") and before.get(signal.SIGHUP) == signal.SIG_IGN:
             del before[signal.SIGHUP]
         for number in before:
