@@ -61,31 +61,23 @@ def describe(
     from repose.model.presets import PRESETS, PUBLISHED_VOCABULARIES
     from repose.saved_model.directory import read_sizes
 
-    if _is_model(model):
-        _refuse_settings(model, overrides)
-        architecture, sizes = read_sizes(Path(model))
-    elif model in PRESETS:
+    if is_preset := _is_preset(model, overrides):
         architecture, sizes = _with_settings(model, overrides or []), PUBLISHED_VOCABULARIES
         if architecture.tie_embeddings == "all":  # one shared vocabulary, whose size either option gives
             sizes = (src_vocab or tgt_vocab or sizes[0],) * 2
     else:
-        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+        architecture, sizes = read_sizes(Path(model))
     src_vocab, tgt_vocab = src_vocab or sizes[0], tgt_vocab or sizes[1]
     d = describe(architecture, src_vocab_size=src_vocab, tgt_vocab_size=tgt_vocab, length=length)
     rows: list[tuple[str, str] | None] = [(part, f"{count:,}") for part, count in d.parts.items()]
     rows += [None, ("total", f"{d.total:,}")]
-    known = None if _is_model(model) or overrides else PRESETS[model]
+    known = PRESETS[model] if is_preset and not overrides else None
     if known is not None and (published := known.published_parameters) is not None:
         published_sizes = " and ".join(f"{size:,}" for size in PUBLISHED_VOCABULARIES)
         rows.append((f"published (at vocabularies {published_sizes})", f"{published:,}"))
     title = " ".join([model, *(overrides or [])]) if known is None else f"{model}: {known.summary}"
     show(
-        make_table(
-            ("part", "parameters"),
-            rows,
-            right=[1],
-            title=title,
-        ),
+        make_table(("part", "parameters"), rows, right=[1], title=title),
         f"vocabularies        {src_vocab:,} source, {tgt_vocab:,} target tokens",
         f"training            {d.training_flops / 1e6:,.1f} MFLOP per target token, "
         f"at {counted(length, 'token')} a sentence",
@@ -106,18 +98,14 @@ def audit(
     from repose.decoding.load import load
     from repose.decoding.translator import LOOKS_AHEAD
     from repose.model.audit import audit as run_audit
-    from repose.model.presets import PRESETS
 
-    if model in PRESETS and not Path(model).exists():
+    if _is_preset(model, overrides):
         from repose.saved_model.api import build
 
         architecture = _with_settings(model, overrides or [])
         tried = build(architecture, src_vocab_size=200, tgt_vocab_size=200, seed=seed)
-    elif _is_model(model):
-        _refuse_settings(model, overrides)
-        tried = load(model, engine="torch").model
     else:
-        raise ConfigError(unknown("preset or directory", model, list(PRESETS)))
+        tried = load(model, engine="torch").model
     report = run_audit(tried, seed=seed)
     rows = [(c.name, c.tried, f"{c.moved:.1e}", "passed" if c.passed else "FAILED") for c in report.checks]
     show(make_table(("check", "tried", "moved by", ""), rows), *[LOOKS_AHEAD] * report.looks_ahead)
@@ -125,11 +113,19 @@ def audit(
         raise typer.Exit(1)
 
 
-def _is_model(name: str) -> bool:
-    """Return whether a name is that of a folder or of a model on a hub, and not of a preset."""
+def _is_preset(name: str, overrides: list[str] | None) -> bool:
+    """Return whether a name is that of a preset, and not of a folder or of a model on a hub. Raises ConfigError for a
+    name of neither, and for settings of a trained model."""
+    from repose.model.presets import PRESETS
     from repose.saved_model.hub import is_on_hub
 
-    return Path(name).exists() or is_on_hub(name)
+    if Path(name).exists() or is_on_hub(name):
+        if overrides:
+            raise ConfigError(f"{name} is a trained model, whose architecture stays: leave --set {overrides[0]} out")
+        return False
+    if name not in PRESETS:
+        raise ConfigError(unknown("preset or directory", name, list(PRESETS)))
+    return True
 
 
 def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
@@ -141,8 +137,3 @@ def _with_settings(preset: str, overrides: list[str]) -> "Architecture":
     # Every architecture accepts a shared vocabulary and very short sentences.
     fitting = ["tokenizer.sharing=shared", "training.max_src_tokens=3", "training.max_tgt_tokens=2"]
     return load(None, preset=preset, overrides=[*fitting, *overrides]).experiment.architecture
-
-
-def _refuse_settings(model: str, overrides: list[str] | None) -> None:
-    if overrides:
-        raise ConfigError(f"{model} is a trained model, whose architecture stays: leave --set {overrides[0]} out")

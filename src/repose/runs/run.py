@@ -25,7 +25,7 @@ from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.system.terminal import Say, counted
 from repose.tasks.base import check_start
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import SET_NAMES, CorpusData, prepare_corpus
 from repose.tasks.corpus_files import direction_of, languages_of, with_languages
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, record_trained_on
 from repose.tasks.registry import get_task
@@ -186,8 +186,7 @@ def _begun(experiment: Experiment, folder: Path, say: Say) -> tuple[CorpusData, 
 def _tell_of_trained_on(start: Path, data: CorpusData, say: Say) -> None:
     """Warn if the initial model was trained on parts of a set, for example because a corrected corpus was split
     anew."""
-    splits = {"valid": "validation", "test": "test"}
-    found = {name: data.text(split)[0] for split, name in splits.items() if data.has_text(split)}
+    found = {SET_NAMES[split]: data.text(split)[0] for split in ("valid", "test") if data.has_text(split)}
     known = TrainedOn.of(start)
     for (name, sources), number in zip(found.items(), known.counts(*found.values()), strict=True):
         if number >= max(1, TRAINED_ON_SHARE * len(sources)):
