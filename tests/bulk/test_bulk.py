@@ -90,7 +90,7 @@ def test_any_shards_give_the_bytes_of_translate(
     lines: list[bytes], end: bool, shard_lines: int, n: int, scores: bool
 ) -> None:
     data = b"\n".join(lines) + b"\n" * end
-    if not data or data.startswith(b"\xff\xfe") or order_of_utf_16(lines[0]):  # UTF-16, which is refused
+    if not data or order_of_utf_16(lines[0]):  # UTF-16 without a mark, which is refused
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,15 +111,44 @@ def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path, planned: Planned, f
     assert status(store, plan).failed == {}
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+@pytest.mark.parametrize(
+    ("encoding", "named"), [("utf-16-le", "UTF-16"), ("utf-16-be", "UTF-16"), ("utf-32", "UTF-32")]
+)
 @pytest.mark.parametrize("format", ["txt", "tsv", "jsonl", "txt.gz"])
-def test_utf_16_is_refused_before_anything_is_translated(
-    tmp_path: Path, planned: Planned, format: str, encoding: str
+def test_utf_16_without_a_mark_is_refused_before_anything_is_translated(
+    tmp_path: Path, planned: Planned, format: str, encoding: str, named: str
 ) -> None:
     data = "one\ttwo\n".encode(encoding)
     file = write(tmp_path / f"in.{format}", gzip.compress(data) if format.endswith("gz") else data)
-    with pytest.raises(DataError, match=rf"in\.{format}: the text is in UTF-16"):
+    with pytest.raises(DataError, match=rf"in\.{format}: the text is in {named}"):
         planned([file])
+
+
+@pytest.mark.parametrize(("mark", "encoding"), [(b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")])
+@pytest.mark.parametrize("format", ["txt", "jsonl", "txt.gz"])
+def test_utf_16_with_its_mark_is_read_as_utf_8(
+    tmp_path: Path, planned: Planned, format: str, mark: bytes, encoding: str
+) -> None:
+    lines = ["ação\n", "\u010a \u0a0d\n", "\U0001f600\n", "fim"]  # bytes of a line feed within characters, too
+    if format == "jsonl":
+        lines = [json.dumps({"text": line.strip()}, ensure_ascii=False) + "\n" for line in lines]
+    data = mark + "".join(lines).encode(encoding)
+    pack = gzip.compress if format.endswith("gz") else bytes
+    utf_8 = write(tmp_path / f"utf_8.{format}", pack("".join(lines).encode()))
+    wanted = finish(*planned([utf_8], out="utf_8", shard_lines=2))
+    store, plan = planned([write(tmp_path / f"in.{format}", pack(data))], shard_lines=2)
+    assert finish(store, plan) == wanted
+    assert [shard.lines for shard in plan.shards] == [2, 2]
+    remove_unpacked(store)
+    store.remove("parts/000000.json")
+    assert finish(store, plan) == wanted
+
+
+def test_invalid_utf_16_is_a_problem_of_its_line(tmp_path: Path, planned: Planned) -> None:
+    data = b"\xff\xfe" + "one\n".encode("utf-16-le") + b"\x00\xd8" + "two\nthree\n".encode("utf-16-le") + b"x"
+    store, plan = planned([write(tmp_path / "in.txt", data)])
+    assert finish(store, plan) == translated(data)
+    assert status(store, plan).failed == {"invalid UTF-8": 2}
 
 
 def test_long_lines_are_cut_as_translate_cuts_them(tmp_path: Path, planned: Planned) -> None:

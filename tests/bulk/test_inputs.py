@@ -55,6 +55,13 @@ def test_tsv_is_read_as_for_training(
     assert pairs_of(*packed) == PAIRS
 
 
+def test_tsv_may_be_the_unicode_text_of_excel(tmp_path: Path, planned: Planned) -> None:
+    file = tmp_path / "in.tsv"
+    file.write_bytes("tgt\tsrc\r\nA\tação\r\nB\tb\r\n".encode("utf-16"))
+    store, plan = planned([file], work="score", fields=("src", "tgt"))
+    assert pairs_of(store, plan) == [("ação", "A"), ("b", "B")]
+
+
 def test_columns_of_tsv_that_are_not_there_are_said_at_once(tmp_path: Path, planned: Planned) -> None:
     file = tmp_path / "in.tsv"
     for text, fields, sentence in (

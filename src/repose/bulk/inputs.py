@@ -1,7 +1,7 @@
 """Inputs of a job. They are read once for their digest and the places where they are divided, then window by window.
 
 Text, TSV and JSONL are divided at byte offsets after line feeds, Parquet at rows. Compressed files (.gz, .xz) cannot be
-read from the middle, so they are first unpacked into the job's folder.
+read from the middle, so they are first unpacked into the job's folder, as UTF-8; and so is UTF-16 with its mark.
 """
 
 import contextlib
@@ -23,11 +23,11 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.lines import unpackable
+from repose.data.lines import encoding_by_mark, unpackable
 from repose.data.readers import kind_of, unpacked
 from repose.data.records import first_line, flat, values_of
 from repose.data.tables import TWO_COLUMNS, present, table_columns
-from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, lines_of, without_mark
+from repose.decoding.stream import MAX_LINE_BYTES, WINDOW, DecodedLine, decoded, in_utf_8, lines_of, without_mark
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import counted
 
@@ -129,7 +129,7 @@ def scan(
             size, sha256 = digest(name)
             ranges, lines = _rows(name, shard_lines)
         else:
-            if packed := _suffix(name) in _PACKED:
+            if is_unpacked := _must_be_unpacked(name):
                 size, sha256 = digest(name)
                 read = f"unpacked/{sha256[:16]}{unpacked(PurePosixPath(name)).suffix}"
                 place = store.place(read)
@@ -141,7 +141,7 @@ def scan(
             elif format == "tsv":
                 columns, header = _columns(place, name, fields)
             found = _lines(place, shard_lines, header)
-            size, sha256 = (size, sha256) if packed else found[:2]
+            size, sha256 = (size, sha256) if is_unpacked else found[:2]
             ranges, lines = found[2:]
         if stamp(name) != mark:
             raise DataError(f"{name} changed while it was read: wait until it is written")
@@ -190,7 +190,7 @@ def _lines(name: str, shard_lines: int, header: bool) -> tuple[int, str, list[tu
 
 
 def _check_encoding(place: str, name: str) -> None:
-    """Raises DataError for UTF-16."""
+    """Raises DataError for UTF-16 without a mark, UTF-32 and documents."""
     with open_input(place) as file:
         try:
             next(without_mark(iter([file.read(64)])), None)
@@ -234,6 +234,12 @@ def _suffix(name: str) -> str:
     return PurePosixPath(name).suffix.lower()
 
 
+def _must_be_unpacked(name: str) -> bool:
+    """Return whether shards cannot read the file itself, since it is compressed or in UTF-16."""
+    with open_input(name) as file:
+        return _suffix(name) in _PACKED or encoding_by_mark(file.read(4)) is not None
+
+
 def _unpack(store: Store, name: str, into: str) -> None:
     """Unpack a file into the job's folder. Raises DataError if it is damaged, WriteError if there is no room."""
     with store.replacing(into) as temporary, temporary.open("wb") as file:
@@ -242,11 +248,12 @@ def _unpack(store: Store, name: str, into: str) -> None:
 
 
 def _unpacked(name: str) -> Iterator[bytes]:
-    """Yield the unpacked blocks of a file. An OSError here becomes a DataError, so that it does not pass for a failure
-    to write."""
+    """Yield the blocks of a file, unpacked and in UTF-8. An OSError here becomes a DataError, so that it does not pass
+    for a failure to write."""
     try:
-        with unpackable(name), open_input(name) as packed, contextlib.closing(_PACKED[_suffix(name)](packed)) as file:
-            yield from blocks(file)
+        with unpackable(name), open_input(name) as packed:
+            unpack = _PACKED.get(_suffix(name))
+            yield from in_utf_8(blocks(packed if unpack is None else unpack(packed)))
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror or error}): check the disk or the network") from error
 

@@ -154,7 +154,8 @@ def _read(source: BinaryIO, size: int) -> Iterator["queue.Queue[bytes | Exceptio
     def read() -> None:
         try:
             with _unlocked(source) as read_block:
-                for line in without_mark(lines_of(_in_utf_8(read_block))):
+                blocks = in_utf_8(iter(lambda: read_block(_BLOCK), b""))
+                for line in without_mark(lines_of(lambda _: next(blocks, b""))):
                     lines.put(line)
                     if left.is_set():
                         return
@@ -190,15 +191,15 @@ def _unlocked(source: BinaryIO) -> Iterator[Callable[[int], bytes]]:
         os.close(descriptor)
 
 
-def _in_utf_8(read_block: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """Return a function that reads the same text in UTF-8, if its byte-order mark says that it is in UTF-16.
+def in_utf_8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Return blocks of the same text in UTF-8, if its byte-order mark says that it is in UTF-16; the mark stays.
 
     What is not valid in UTF-16 becomes a byte that is not valid in UTF-8, so that `decoded` tells of it."""
-    first = read_block(_BLOCK)
-    blocks = chain([first], iter(lambda: read_block(_BLOCK), b"")) if first else iter(())
+    first = next(blocks, b"")
+    blocks = chain([first], blocks)
     if encoding := encoding_by_mark(first):
         blocks = codecs.iterencode(codecs.iterdecode(blocks, encoding, _AS_INVALID), "utf-8", "surrogateescape")
-    return lambda _: next(blocks, b"")
+    return blocks
 
 
 def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:
@@ -218,7 +219,7 @@ def lines_of(read_block: Callable[[int], bytes], max_bytes: int = MAX_LINE_BYTES
 
 def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Yield the lines of a file, without the byte order mark that Windows may write at its start. Raises DataError for
-    UTF-16 and UTF-32, which cannot be split into lines this way, and for documents."""
+    UTF-16 without a mark and UTF-32, which cannot be split into lines this way, and for documents."""
     for first in islice(lines, 1):
         if is_document(first):
             raise DataError(
@@ -226,7 +227,7 @@ def without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
                 "translate-file`, or save it as plain text in UTF-8"
             )
         order, is_utf_32 = order_of_utf_16(first), first.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE))
-        if order or is_utf_32 or encoding_by_mark(first):
+        if order or is_utf_32:
             name = "UTF-32" if is_utf_32 else "UTF-16"
             command = f"iconv -f {name.lower()}{order} -t utf-8"
             raise DataError(f"the text is in {name}: save it in UTF-8, or pipe it through `{command}`")
