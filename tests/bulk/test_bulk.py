@@ -1,5 +1,6 @@
 """Jobs: any sharding gives the result of a single pass, no line is lost or doubled, and other files are not a job's."""
 
+import contextlib
 import dataclasses
 import errno
 import gzip
@@ -17,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -485,6 +487,26 @@ def test_a_full_disk_leaves_nothing_half(tmp_path: Path, planned: Planned, monke
     assert sorted(store.names("parts")) == ["000000.json", "000000.txt", "000001.json", "000001.txt"]
     monkeypatch.undo()
     assert finish(store, plan) == translated(b"".join(b"%d\n" % n for n in range(10)))
+
+
+def test_what_another_process_works_on_is_looked_at_once_in_a_while(
+    tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, plan = planned([write(tmp_path / "in.txt", b"a\nb\n")], shard_lines=1)
+    work, pauses = LineTranslator(plan.job, Numbering()), list[float]()
+    with contextlib.ExitStack() as other:
+        assert other.enter_context(store.claimed("locks/000000"))
+
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                other.close()
+
+        monkeypatch.setattr(
+            shard_module, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic, time=time.time)
+        )
+        assert run_here(store, plan, plan.shards, work, on_progress=lambda _: None, stop=threading.Event())
+    assert pauses == [shard_module.BUSY_PAUSE] * 3
 
 
 def test_two_runners_share_the_work(tmp_path: Path, planned: Planned) -> None:

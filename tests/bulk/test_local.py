@@ -80,7 +80,6 @@ def run(tmp_path: Path, planned: Planned, monkeypatch: pytest.MonkeyPatch) -> Ca
     (tmp_path / "in.txt").write_bytes(b"".join(b"%d\n" % n for n in range(20)))
     store, plan = planned([tmp_path / "in.txt"], shard_lines=2)
     monkeypatch.setattr(local, "WorkerProcess", FakeProcess)
-    monkeypatch.setattr(local, "LOOK", 0.001)
     FakeProcess.store, FakeProcess.plan = store, plan
 
     def run(

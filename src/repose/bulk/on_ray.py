@@ -7,11 +7,13 @@ and its inputs under the same name.
 
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from repose._version import __version__
-from repose.bulk.local import TRIES, OnProgress, Queue, Tally
+from repose.bulk.local import TRIES, OnProgress, Tally
 from repose.bulk.plan import Plan, Shard
 from repose.bulk.shards import Ended
 from repose.bulk.storage import Store
@@ -19,8 +21,6 @@ from repose.bulk.worker import LoadedJob
 from repose.system.cluster import connected, import_ray
 from repose.system.errors import ConfigError, ReposeError, user_message
 
-IN_FLIGHT = 2
-"""Shards that an actor has at once: the one it works on, and the next."""
 POLL = 1.0
 """Seconds between checks for results."""
 PAUSE = 5.0
@@ -49,7 +49,7 @@ class Actor:
             counts[1] += tokens
 
         try:
-            ended = Ended.STOPPED if self._stop.is_set() else self._job().run(shard, count_window, self._stop.is_set)
+            ended = self._job().run(shard, count_window, self._stop.is_set)
         except Exception as error:
             if (message := user_message(error)) is None:
                 raise
@@ -93,6 +93,18 @@ def run_on_ray(
         return _Driver(ray, store, plan, on_progress, stop, {f"num_{kind.lower()}s": 1}, number).run(shards)
 
 
+@dataclass(eq=False)
+class _Worker:
+    """An actor as the driver sees it."""
+
+    actor: Any
+    is_free: bool = True
+    pause: float = PAUSE
+    """Seconds for which it gets no shards if it is lost now."""
+    resumes: float = 0.0
+    """When its pause ends."""
+
+
 class _Driver:
     def __init__(
         self,
@@ -104,98 +116,85 @@ class _Driver:
         resources: dict[str, int],
         number: int,
     ) -> None:
-        self._ray, self._on_progress, self._stop = ray, on_progress, stop
+        self._ray, self._tally, self._stop = ray, Tally(on_progress), stop
         kind = ray.remote(concurrency_groups={"control": 1})(_controlled(ray))
         options = {**resources, "max_restarts": -1, "max_task_retries": 0}  # shards are retried here, on other actors
         given = (store.where, plan.identity, __version__)
-        self._actors = [kind.options(**options).remote(*given) for _ in range(number)]
-        self._flying: dict[Any, tuple[Any, Shard]] = {}
+        self._workers = [_Worker(kind.options(**options).remote(*given)) for _ in range(number)]
+        self._at_work: dict[Any, tuple[_Worker, Shard]] = {}
+        self._waiting: deque[Shard] = deque()
         self._handed: dict[int, float] = {}  # time at which each shard was last handed out
         self._done: set[int] = set()
-        self._busy: list[Shard] = []  # shards that others work on, to be tried again later
-        self._again = 0.0
-        self._pauses = dict.fromkeys(map(id, self._actors), 0.0)  # for actors that were lost: the end of their pause
-        self._lengths = dict.fromkeys(map(id, self._actors), PAUSE)
+        self._losses: Counter[int] = Counter()
 
     def run(self, shards: Sequence[Shard]) -> bool:
-        """Give the next shard to the actor with the fewest, until all are done."""
-        queue, tally = Queue(list(shards)), Tally()
+        """Hand out shards until all are done."""
+        self._waiting.extend(shards)
         deadline: float | None = None
         while len(self._done) < len(shards):
             if self._stop.is_set() and deadline is None:
                 deadline = time.monotonic() + GRACE
-                for actor in self._actors:
-                    actor.stop.remote()
+                for worker in self._workers:
+                    worker.actor.stop.remote()
             if deadline is None:
-                self._hand_out(queue)
-            elif not self._flying or time.monotonic() > deadline:
+                self._hand_out()
+            elif not self._at_work or time.monotonic() > deadline:
                 return False
-            if not self._flying:
-                self._stop.wait(POLL)  # only shards that others work on are left
+            if not self._at_work:
+                self._stop.wait(POLL)  # all actors were lost, and pause
                 continue
-            ready, _ = self._ray.wait(list(self._flying), timeout=POLL)
+            ready, _ = self._ray.wait(list(self._at_work), timeout=POLL)
             for ticket in ready:
-                self._see(ticket, queue, tally)
+                self._see(ticket)
         return True
 
-    def _hand_out(self, queue: Queue) -> None:
-        """Hand out as many shards as actors may have. At the end, hand out shards that have taken long once more, as
-        their machine may be lost."""
+    def _hand_out(self) -> None:
+        """Give each free actor a shard. At the end, shards that have taken long are handed out once more, as their
+        machine may be lost."""
         now = time.monotonic()
-        if self._busy and self._again <= now:
-            queue.waiting += self._busy
-            self._busy, self._again = [], now + POLL
-        actors = [actor for actor in self._actors if self._pauses[id(actor)] <= now]
-        load = {id(actor): 0 for actor in self._actors}
-        for actor, _ in self._flying.values():
-            load[id(actor)] += 1
+        for worker in self._workers:
+            if worker.is_free and worker.resumes <= now:
+                if (shard := self._waiting.popleft() if self._waiting else self._late(now)) is None:
+                    return
+                worker.is_free = False
+                self._at_work[worker.actor.run.remote(shard.number)] = (worker, shard)
+                self._handed[shard.number] = now
 
-        def busy(actor: Any) -> int:
-            return load[id(actor)]
+    def _late(self, now: float) -> Shard | None:
+        """Return a shard that was handed out long ago and is not done; None if there is none."""
+        shards = (shard for _, shard in self._at_work.values() if shard.number not in self._done)
+        return next((shard for shard in shards if self._handed[shard.number] < now - LATE), None)
 
-        while actors and min(map(busy, actors)) < IN_FLIGHT and (shard := queue.next()) is not None:
-            load[id(self._hand(shard, min(actors, key=busy)))] += 1
-        late = now - LATE
-        for actor in [actor for actor in actors if not busy(actor)]:
-            waits = [shard for _, shard in self._flying.values() if self._handed[shard.number] < late]
-            waits = [shard for shard in waits if shard.number not in self._done]
-            if waits:
-                self._hand(waits[0], actor)
-
-    def _hand(self, shard: Shard, actor: Any) -> Any:
-        self._flying[actor.run.remote(shard.number)] = (actor, shard)
-        self._handed[shard.number] = time.monotonic()
-        return actor
-
-    def _see(self, ticket: Any, queue: Queue, tally: Tally) -> None:
-        actor, shard = self._flying.pop(ticket)
+    def _see(self, ticket: Any) -> None:
+        worker, shard = self._at_work.pop(ticket)
+        worker.is_free = True
         try:
             ended, lines, tokens = self._ray.get(ticket)
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:  # its machine or its process was lost
-            if self._pauses[id(actor)] <= (now := time.monotonic()):  # else lost along with another shard
-                self._pauses[id(actor)] = now + self._lengths[id(actor)]
-                self._lengths[id(actor)] *= 2
-            sentence = f"shard {shard.number} was lost {TRIES} times ({type(error).__name__}): look at that machine"
-            queue.lose(shard, ReposeError(sentence), again=self._is_open(shard))
+            worker.resumes = time.monotonic() + worker.pause
+            worker.pause *= 2
+            self._losses[shard.number] += 1
+            if self._losses[shard.number] == TRIES:
+                sentence = f"shard {shard.number} was lost {TRIES} times ({type(error).__name__}): look at that machine"
+                raise ReposeError(sentence) from error
+            if self._is_open(shard):
+                self._waiting.appendleft(shard)
             return
-        self._lengths[id(actor)] = PAUSE
-        tally.lines += lines
-        tally.tokens += tokens
+        worker.pause = PAUSE
         if ended == Ended.DONE:
+            self._tally.count(lines, tokens, shards=shard.number not in self._done)
             self._done.add(shard.number)
-            tally.shards = len(self._done)
-            self._on_progress(tally)
         elif ended == Ended.BUSY:
             if self._is_open(shard):
-                self._busy.append(shard)
+                self._waiting.append(shard)
         elif ended != Ended.STOPPED:
             raise ReposeError(ended.removeprefix("error: "))
 
     def _is_open(self, shard: Shard) -> bool:
         """Return whether a shard is neither done nor with another actor."""
-        return shard.number not in self._done and all(other is not shard for _, other in self._flying.values())
+        return shard.number not in self._done and all(other is not shard for _, other in self._at_work.values())
 
 
 def _controlled(ray: Any) -> type[Actor]:

@@ -24,6 +24,8 @@ from repose.bulk.storage import Store, blocks, open_input
 from repose.system.errors import BusyError, DataError
 from repose.system.terminal import counted
 
+BUSY_PAUSE = 0.2
+"""Seconds for which `run_shard` waits before it says that a shard is busy, so that one may ask again at once."""
 OnWindow = Callable[[int, int], None]
 """Called after each window with its numbers of lines and tokens."""
 
@@ -69,7 +71,7 @@ class Ended(StrEnum):
 
     DONE = "done"
     BUSY = "busy"
-    """Another process works on the shard."""
+    """Another process works on the shard: try it again after the others."""
     STOPPED = "stopped"
 
 
@@ -95,6 +97,7 @@ def run_shard(
     lock = f"locks/{shard.stem}"
     with store.claimed(lock) as mine:
         if not mine:
+            time.sleep(BUSY_PAUSE)
             return Ended.BUSY
         if done(store, plan, shard) is None:
             store.remove_half_written(plan.part(shard))
