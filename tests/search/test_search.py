@@ -253,7 +253,7 @@ def test_combinations_that_cannot_stand_are_drawn_last_and_fail(file: Callable[.
     assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, [])).run()
     trials = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out").trials
     assert [t.state == "failed" for t in trials] == [False, False, False, True]
-    assert trials[-1].settings == {"positions": "rotary", "head_dim": "7"}
+    assert found.shown(trials[-1].values) == {"positions": "rotary", "head_dim": "7"}
     assert "even head_dim" in trials[-1].message
     report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
     assert result.sentences(report, tmp_path)[0].startswith("Best of 3 trained trials (of 4 in all): ")
@@ -284,7 +284,7 @@ def test_the_best_go_on_and_the_rest_end_at_their_rung(
     cell = imitated(lambda settings, epoch: 1 / (settings["training"]["learning_rate"] * epoch), asked)
     assert searcher(found, tmp_path / "out", cell).run()
     report = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out")
-    rates = {trial.number: float(trial.settings["learning_rate"]) for trial in report.trials}
+    rates = {trial.number: float(found.shown(trial.values)["learning_rate"]) for trial in report.trials}
     assert report.best is not None
     assert (best := rates[report.best.number]) == max(rates.values())
     assert report.best.rungs[4] == pytest.approx(4 * best if objective == "chrf" else 1 / (4 * best))
@@ -293,9 +293,9 @@ def test_the_best_go_on_and_the_rest_end_at_their_rung(
     assert stopped
     for trial in stopped:
         assert trial.verdict is not None
-        assert trial.epochs == trial.verdict.epochs == max(trial.rungs) < 4
+        assert trial.spent.epochs == trial.verdict.epochs == max(trial.rungs) < 4
         assert 1 < trial.verdict.rank <= trial.verdict.of
-    assert report.spent.updates == sum(10 * trial.epochs for trial in report.trials)
+    assert report.spent.updates == sum(10 * trial.spent.epochs for trial in report.trials)
     assert report.in_full == result.Cost(updates=8 * 40, seconds=8 * 8.0)
     assert len(asked) == len(set(asked))
     result.write(report, tmp_path / "out")
@@ -370,7 +370,7 @@ def test_lists_are_drawn_without_repetition(file: Callable[..., Path], tmp_path:
     found = dataclasses.replace(found, objective="loss")
     assert searcher(found, tmp_path / "out", imitated(lambda *_: 1.0, []), jobs=2).run()
     trials = result.result_of(found, Study(found, tmp_path / "out"), tmp_path / "out").trials
-    assert {tuple(trial.settings.values()) for trial in trials} == {
+    assert {tuple(found.shown(trial.values).values()) for trial in trials} == {
         (size, dropout) for size in ("270", "300") for dropout in ("0.1", "0.2")
     }
 

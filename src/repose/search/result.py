@@ -1,12 +1,12 @@
 """The result of a search: each trial's rungs, why it ended and what it cost; as JSON, Markdown and a table."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repose.search.file import Search
 from repose.search.run import folder_of, reached
-from repose.search.study import Known, Study, Verdict
+from repose.search.study import Study, Trial
 from repose.system.files import write_file, write_json
 from repose.system.terminal import counted, duration, make_table, quoted
 
@@ -16,29 +16,6 @@ if TYPE_CHECKING:
 JSON, MARKDOWN = "search.json", "search.md"
 _OF = "of validation translations"
 _NAMES = {"loss": "validation loss", "chrf": f"chrF {_OF}", "bleu": f"BLEU {_OF}"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One trial and how far it has come."""
-
-    number: int
-    folder: str
-    """Name of its run directory within the search's folder."""
-    settings: dict[str, str]
-    overrides: list[str]
-    """The settings as options of `repose train`."""
-    state: str
-    """running (it can continue), stopped (at a rung), complete or failed."""
-    rungs: dict[int, float]
-    """Maps epochs to the objective's best value up to then."""
-    verdict: Verdict | None
-    """Its rank at the rung where it was stopped."""
-    message: str
-    epochs: int
-    updates: int
-    seconds: float
-    """Wall-clock seconds of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,18 +36,19 @@ class Result:
     @property
     def spent(self) -> Cost:
         """What the trials have cost so far."""
-        return Cost(updates=sum(t.updates for t in self.trials), seconds=sum(t.seconds for t in self.trials))
+        costs = [trial.spent for trial in self.trials]
+        return Cost(updates=sum(one.updates for one in costs), seconds=sum(one.seconds for one in costs))
 
     @property
     def in_full(self) -> Cost | None:
         """Estimated cost of training all these trials to the end, from the cost of their epochs so far; None before any
         was trained."""
-        trained, whole = [trial for trial in self.trials if trial.epochs], self.search.rungs[-1]
-        if not trained:
+        costs, whole = [trial.spent for trial in self.trials if trial.spent.epochs], self.search.rungs[-1]
+        if not costs:
             return None
         return Cost(
-            updates=sum(round(trial.updates * whole / trial.epochs) for trial in trained),
-            seconds=sum(trial.seconds * whole / trial.epochs for trial in trained),
+            updates=sum(round(one.updates * whole / one.epochs) for one in costs),
+            seconds=sum(one.seconds * whole / one.epochs for one in costs),
         )
 
     @property
@@ -94,32 +72,18 @@ class Result:
         combinations, full = self.search.combinations, self.in_full
         if combinations is None or full is None:
             return None
-        share = combinations / sum(trial.epochs > 0 for trial in self.trials)
+        share = combinations / sum(trial.spent.epochs > 0 for trial in self.trials)
         return Cost(updates=round(share * full.updates), seconds=share * full.seconds)
 
 
 def result_of(search: Search, study: Study, folder: Path) -> Result:
-    """Collect the current result from the study and the run directories."""
-    return Result(search=search, trials=tuple(_trial(search, known, folder) for known in study.known()))
-
-
-def _trial(search: Search, known: Known, folder: Path) -> Trial:
-    path = folder_of(folder, known.number)
-    now = reached(path, search.metric).spent
-    far = now if now.updates >= known.spent.updates else known.spent
-    return Trial(
-        number=known.number,
-        folder=path.name,
-        settings=search.shown(known.values),
-        overrides=search.overrides(known.values),
-        state=known.state,
-        rungs=dict(known.rungs),
-        verdict=known.verdict,
-        message=known.message,
-        epochs=far.epochs,
-        updates=far.updates,
-        seconds=far.seconds,
-    )
+    """Collect the current result from the study; and from the run directories what trials have cost, which may have
+    gone on since their last rung."""
+    trials = []
+    for trial in study.known():
+        now = reached(folder_of(folder, trial.number), search.metric).spent
+        trials.append(replace(trial, spent=max(now, trial.spent, key=lambda spent: spent.updates)))
+    return Result(search=search, trials=tuple(trials))
 
 
 def write(result: Result, folder: Path) -> None:
@@ -135,11 +99,26 @@ def to_json(result: Result) -> dict[str, Any]:
     return {
         **{name: getattr(search, name) for name in of_search},
         "planned": search.trials,
-        "trials": [asdict(trial) for trial in result.trials],
+        "trials": [_trial_to_json(search, trial) for trial in result.trials],
         "spent": asdict(result.spent),
         "in_full": full and asdict(full),
         "best": best and best.number,
         "whole_space": whole and asdict(whole),
+    }
+
+
+def _trial_to_json(search: Search, trial: Trial) -> dict[str, Any]:
+    """Return a trial with its run directory's name, and its settings also as options of `repose train`."""
+    return {
+        "number": trial.number,
+        "folder": folder_of(Path(), trial.number).name,
+        "settings": search.shown(trial.values),
+        "overrides": search.overrides(trial.values),
+        "state": trial.state,
+        "rungs": trial.rungs,
+        "verdict": trial.verdict and asdict(trial.verdict),
+        "message": trial.message,
+        **asdict(trial.spent),
     }
 
 
@@ -156,7 +135,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
     """Return sentences on what was found, how to use it, and what it cost."""
     search, found = result.search, []
     if (best := result.best) is not None:
-        settings = ", ".join(f"{name} {value}" for name, value in best.settings.items())
+        settings = ", ".join(f"{name} {value}" for name, value in search.shown(best.values).items())
         figure = best.rungs[search.rungs[-1]]
         trained = sum(bool(trial.rungs) for trial in result.trials)
         unfinished = sum(trial.state == "running" for trial in result.trials)
@@ -167,7 +146,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
             of += f" {counted(trained, 'trial')}"
         of += f", {unfinished} unfinished" if unfinished else ""
         found.append(f"{of}: {settings}, with {_NAMES[search.objective]} {figure:.4g}.")
-        path = folder / best.folder
+        path = folder_of(folder, best.number)
         command = f"repose evaluate {quoted(path)}"
         found.append(f"It is in {path}. Its score on the test set, which no trial has seen: {command}")
         if search.objective != "loss" and search.best_by == "loss":
@@ -175,7 +154,7 @@ def sentences(result: Result, folder: Path) -> list[str]:
                 "Its figure is from one validation, and its weights are those with the lowest loss, which may "
                 "translate worse: training.best_by = 'chrf' keeps those that translate best."
             )
-        found.append(f"To use these settings elsewhere: {' '.join(best.overrides)}")
+        found.append(f"To use these settings elsewhere: {' '.join(search.overrides(best.values))}")
     if result.in_full is not None:
         spent, full, whole = result.spent, result.in_full, result.whole_space
         to_end = f"{counted(full.updates, 'update')} and {duration(full.seconds)}"
@@ -225,8 +204,8 @@ def _columns(search: Search) -> list[str]:
 def _cells(search: Search, trial: Trial) -> list[str]:
     figures = [trial.rungs.get(epochs) for epochs in search.rungs]
     shown = ["" if figure is None else f"{figure:.4g}" for figure in figures]
-    cost = [f"{trial.updates:,}", f"{trial.seconds:.0f}"]
-    return [str(trial.number), *trial.settings.values(), *shown, why(trial), *cost]
+    cost = [f"{trial.spent.updates:,}", f"{trial.spent.seconds:.0f}"]
+    return [str(trial.number), *search.shown(trial.values).values(), *shown, why(trial), *cost]
 
 
 def _ordinal(number: int) -> str:

@@ -13,7 +13,7 @@ from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
 from repose.grids.local import RunCell, Share, in_places
 from repose.runs.folder import RunFolder
 from repose.search.file import Search
-from repose.search.study import NOTHING, Known, Spent, Study
+from repose.search.study import NOTHING, Spent, Study, Trial
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.files import writing
 from repose.system.helper import how_it_ended
@@ -119,7 +119,7 @@ class Searcher:
         known = self.study.known()
         return len(known) >= self.search.trials and all(trial.state != "running" for trial in known)
 
-    def _follow(self, trial: Known, place: int, cores: tuple[int, ...]) -> None:
+    def _follow(self, trial: Trial, place: int, cores: tuple[int, ...]) -> None:
         """Train one trial until it is stopped, fails or is complete."""
         name, path = f"trial {trial.number}", folder_of(self.folder, trial.number)
         shown = ", ".join(f"{axis} {label}" for axis, label in self.search.shown(trial.values).items())
@@ -152,7 +152,7 @@ class Searcher:
     def _figure(self, path: Path, epochs: int) -> float | None:
         return reached(path, self.search.metric).best(epochs, highest=self.search.best_is_highest)
 
-    def _ended(self, trial: Known, state: CellState) -> None:
+    def _ended(self, trial: Trial, state: CellState) -> None:
         """Handle a trial whose process ended before its rung: leave it if it can be resumed, or if its failure may not
         happen again."""
         if state.status == CellStatus.ELSEWHERE:

@@ -58,16 +58,17 @@ NOTHING = Spent()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
-    """A trial as the study has it."""
+class Trial:
+    """One trial and how far it has come."""
 
     number: int
     values: Mapping[str, Value]
     state: str
-    """running, stopped, complete or failed."""
+    """running (it can continue), stopped (at a rung), complete or failed."""
     rungs: Mapping[int, float]
-    """Maps epochs to the figure there."""
+    """Maps epochs to the objective's best value up to then."""
     verdict: Verdict | None
+    """Its rank at the rung where it was stopped."""
     message: str
     """Why it failed."""
     spent: Spent = NOTHING
@@ -132,11 +133,11 @@ class Study:
     def _trials(self) -> "list[optuna.trial.FrozenTrial]":
         return self._study.get_trials(deepcopy=False)
 
-    def take(self) -> Known | None:
+    def take(self) -> Trial | None:
         """Return a trial to train: an unfinished one of an earlier call, or a new one; None if all are taken."""
         with self._lock:
             if self._resumed:
-                return self._known(self._trials()[self._resumed.pop(0)])
+                return self._trial(self._trials()[self._resumed.pop(0)])
             trials = [trial for trial in self._trials() if trial.state.name != "WAITING"]
             if len(trials) >= self._search.trials:
                 return None
@@ -144,7 +145,7 @@ class Study:
             if len(trials) == len(self._trials()):
                 self._study.enqueue_trial(self._drawn(trials, distributions))
             number = self._study.ask(distributions).number
-            return self._known(self._trials()[number])
+            return self._trial(self._trials()[number])
 
     def _drawn(self, trials: "list[optuna.trial.FrozenTrial]", distributions: Mapping[str, Any]) -> dict[str, Value]:
         """Return valid values for the next trial, which no earlier trial had unless hardly any others are left.
@@ -207,15 +208,15 @@ class Study:
             trial.set_user_attr("message", message)
             self._study.tell(number, state=self._optuna.trial.TrialState.FAIL)
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[Trial]:
         """Return all trials that were started."""
         with self._lock:
-            return [self._known(trial) for trial in self._trials() if trial.state.name != "WAITING"]
+            return [self._trial(trial) for trial in self._trials() if trial.state.name != "WAITING"]
 
-    def _known(self, trial: "optuna.trial.FrozenTrial") -> Known:
+    def _trial(self, trial: "optuna.trial.FrozenTrial") -> Trial:
         states = {"RUNNING": "running", "PRUNED": "stopped", "COMPLETE": "complete", "FAIL": "failed"}
         verdict = trial.user_attrs.get("verdict")
-        return Known(
+        return Trial(
             number=trial.number,
             values=_values(trial),
             state=states[trial.state.name],
