@@ -37,7 +37,7 @@ from interleave import machine, table, write
 from repose.config.file import load, to_json
 from repose.grids import ray as on_ray
 from repose.grids.cells import LOCK, POLL, CellJob, CellState, CellStatus, run_cell
-from repose.grids.ray import RayBackend
+from repose.grids.ray import run_on_ray
 from repose.grids.view import reason
 from repose.tasks.corpus import prepare_corpus
 
@@ -193,8 +193,8 @@ def lose(way: str, folder: Path, reference: Path, args: argparse.Namespace) -> d
             events.append(event | {"reason": why})
             print(f"{way}: {event['seconds']:6.1f} s  {cell}: {state.status} {why}", file=sys.stderr)
 
-        backend = RayBackend(address=cluster.address, retries=2)
-        backend.run(jobs(folder, args.seeds, args.updates), tell, threading.Event())
+        never = {"stop": threading.Event(), "kill": threading.Event()}
+        run_on_ray(jobs(folder, args.seeds, args.updates), tell, address=cluster.address, retries=2, **never)
         seconds = time.monotonic() - began
         saboteur.clean_up()
     cells = {}

@@ -21,7 +21,7 @@ import torch
 from repose.config.file import load, to_json
 from repose.grids import cells, estimate
 from repose.grids.cells import BUSY, LOCK, CellJob, CellState, CellStatus, environment, run_cell
-from repose.grids.local import LocalBackend, Share, check_request, claimed_cores, in_places, num_devices, share
+from repose.grids.local import Share, check_request, claimed_cores, in_places, num_devices, run_here, share
 from repose.system.errors import ConfigError, DeviceError
 from repose.system.locks import locked_or_busy
 
@@ -401,13 +401,13 @@ def test_no_error_of_the_work_is_taken_for_the_end_of_the_items() -> None:
 def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:
     done: list[CellJob] = []
     told: dict[str, list[str]] = {}
-    backend = LocalBackend(Share(2, 1), run_cell=fake(done, seconds=0.05))
     names = ["a", "bad", "c", "d", "e"]
 
     def tell(name: str, state: CellState) -> None:
         told.setdefault(name, []).append(state.status)
 
-    backend.run(jobs_named(*names), tell, threading.Event())
+    cell = fake(done, seconds=0.05)
+    run_here(jobs_named(*names), tell, share=Share(2, 1), stop=threading.Event(), kill=threading.Event(), run_cell=cell)
     assert sorted(job.name for job in done) == names
     assert told == {name: ["running", "failed" if name == "bad" else "done"] for name in names}
     if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) >= 2:
@@ -418,22 +418,21 @@ def test_cells_side_by_side_each_once_and_on_cores_of_their_own() -> None:
 def test_after_a_stop_no_cell_is_begun() -> None:
     done: list[CellJob] = []
     stop = threading.Event()
-    backend = LocalBackend(Share(1, 1), run_cell=fake(done))
     told: list[str] = []
 
     def tell(name: str, _: CellState) -> None:
         told.append(name)
         stop.set()
 
-    backend.run(jobs_named("a", "b"), tell, stop)
+    run_here(jobs_named("a", "b"), tell, share=Share(1, 1), stop=stop, kill=threading.Event(), run_cell=fake(done))
     assert [job.name for job in done] == ["a"]
     assert told == ["a", "a"]  # that it began, and how it ended
 
 
 def test_cells_go_round_the_gpus() -> None:
     done: list[CellJob] = []
-    backend = LocalBackend(Share(3, 1, devices=2), run_cell=fake(done, seconds=0.2))
-    backend.run(jobs_named("a", "b", "c"), lambda *_: None, threading.Event())
+    never, mine = {"stop": threading.Event(), "kill": threading.Event()}, Share(3, 1, devices=2)
+    run_here(jobs_named("a", "b", "c"), lambda *_: None, share=mine, **never, run_cell=fake(done, seconds=0.2))
     assert sorted(job.device for job in done) == ["cuda:0", "cuda:0", "cuda:1"]
 
 

@@ -83,9 +83,8 @@ class Backend:
     kill_at: str = ""
     """The cell during which the process is asked to stop."""
     signal: int = signal.SIGTERM
-    kill: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
+    def __call__(self, jobs: Sequence[CellJob], tell: Tell, *, stop: threading.Event, kill: threading.Event) -> None:  # noqa: ARG002
         cells = {cell.name: cell for cell in self.grid.cells}
         for job in jobs:
             if stop.is_set():
@@ -193,19 +192,15 @@ def test_a_grid_that_was_stopped_is_to_be_gone_on_with_whatever_failed_before(tr
 
 
 def test_a_second_interrupt_kills(trial: Grid, tmp_path: Path) -> None:
-    class Deaf:
-        kill = threading.Event()
-
-        def run(self, _: Sequence[CellJob], __: Tell, stop: threading.Event) -> None:
-            seen = []
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGINT)
-                seen.append((stop.is_set(), self.kill.is_set()))
-            assert seen == [(True, False), (True, True)]
-            return {}
+    def deaf(_: Sequence[CellJob], __: Tell, *, stop: threading.Event, kill: threading.Event) -> None:
+        seen = []
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            seen.append((stop.is_set(), kill.is_set()))
+        assert seen == [(True, False), (True, True)]
 
     found = plan(trial, tmp_path)
-    assert run_plan(found, jobs_of(found, device="cpu", cores=1), Deaf(), watch=lambda *_: None).exit_code == 3
+    assert run_plan(found, jobs_of(found, device="cpu", cores=1), deaf, watch=lambda *_: None).exit_code == 3
 
 
 def test_cells_that_another_grid_has_finished_are_taken_from_there(trial: Grid, tmp_path: Path) -> None:
@@ -571,8 +566,10 @@ def test_a_cell_that_another_process_holds_is_neither_run_nor_failed(
 
 def test_what_failed_here_and_another_process_has_taken_up_counts(trial: Grid, tmp_path: Path) -> None:
     class Failing(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-            super().run(jobs, tell, stop)
+        def __call__(
+            self, jobs: Sequence[CellJob], tell: Tell, *, stop: threading.Event, kill: threading.Event
+        ) -> None:
+            super().__call__(jobs, tell, stop=stop, kill=kill)
             go(plan(trial, tmp_path, only=[NAMES[0]]), Backend(trial))
 
     unlucky = dict.fromkeys(NAMES[:2], failed("the loss is no number"))
@@ -591,13 +588,15 @@ def test_what_another_process_has_finished_meanwhile_counts(trial: Grid, tmp_pat
     elsewhere = CellState(status=CellStatus.ELSEWHERE, message="process 7")
 
     class Late(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
+        def __call__(
+            self, jobs: Sequence[CellJob], tell: Tell, *, stop: threading.Event, kill: threading.Event
+        ) -> None:
             for job in jobs[:2]:
                 tell(job.name, CellState(status=CellStatus.RUNNING))
                 tell(job.name, elsewhere)
             others = Backend(trial, ends={NAMES[1]: failed("the loss is no number")})
             go(replace(first, todo=first.todo[:2]), others)
-            super().run(jobs[2:], tell, stop)
+            super().__call__(jobs[2:], tell, stop=stop, kill=kill)
 
     first, second = plan(trial, tmp_path), plan(trial, tmp_path)
     outcome = go(second, Late(trial))
@@ -619,10 +618,12 @@ def test_one_that_finished_as_it_was_asked_to_stop_is_done(trial: Grid, tmp_path
     """A cluster tells of those that it was asked to stop only that they have ended."""
 
     class Deaf(Backend):
-        def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
+        def __call__(
+            self, jobs: Sequence[CellJob], tell: Tell, *, stop: threading.Event, kill: threading.Event
+        ) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             assert stop.is_set()
-            super().run(jobs[:1], lambda *_: None, threading.Event())
+            super().__call__(jobs[:1], lambda *_: None, stop=threading.Event(), kill=kill)
             tell(jobs[0].name, CellState(status=CellStatus.STOPPED))
 
     outcome = go(plan(trial, tmp_path, only=["baseline"], shard="0/2"), Deaf(trial))

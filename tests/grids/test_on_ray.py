@@ -21,7 +21,7 @@ import pytest
 from repose._version import __version__
 from repose.grids import ray as on_ray
 from repose.grids.cells import CellJob, CellState, CellStatus, Lost
-from repose.grids.ray import RayBackend, _Machine, _Shared
+from repose.grids.ray import _Machine, _Shared, run_on_ray
 from repose.system.errors import ConfigError
 
 DONE, STOPPED = CellState(status=CellStatus.DONE), CellState(status=CellStatus.STOPPED)
@@ -149,8 +149,8 @@ class Told(list[tuple[str, CellState]]):
 
 def run(*jobs: CellJob, told: Told | None = None, **options: Any) -> dict[str, CellState]:
     """How each cell ended that began, or could not, as it was told; each is told to end once, and then nothing more."""
-    stop, told = options.pop("stop", threading.Event()), Told() if told is None else told
-    RayBackend(**options).run(jobs, told, stop)
+    told = Told() if told is None else told
+    run_on_ray(jobs, told, **{"stop": threading.Event(), "kill": threading.Event(), **options})
     ended = [(name, state) for name, state in told if state.status not in (CellStatus.WAITING, CellStatus.RUNNING)]
     last = dict(told)
     assert all(last[name] is state for name, state in ended)

@@ -1,7 +1,7 @@
 """`repose grid`: trains the cells of a grid, on this machine or on a cluster."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,9 +13,7 @@ from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import counted, make_table, quoted, say, show
 
 if TYPE_CHECKING:
-    from repose.grids.cells import CellJob
-    from repose.grids.local import LocalBackend
-    from repose.grids.ray import RayBackend
+    from repose.grids.cells import CellJob, RunCells
     from repose.grids.run import GridPlan
 
 
@@ -65,7 +63,7 @@ def grid(
     if on not in PLACES:
         raise ConfigError(unknown("backend", on, PLACES))
     from repose.grids.grid import read_grid
-    from repose.grids.local import LocalBackend, check_request, num_devices, share
+    from repose.grids.local import check_request, num_devices, run_here, share
     from repose.grids.run import jobs_of, make_plan
 
     _refuse_others(on, address=address, retries=retries, jobs=None if dry_run else jobs)
@@ -86,14 +84,14 @@ def grid(
         show(*estimate_table(plan, costs, mine, on=on))
         return
     if on == "ray":
-        from repose.grids.ray import RayBackend
+        from repose.grids.ray import run_on_ray
 
         cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
-        _run(plan, cells, RayBackend(address=address, retries=3 if retries is None else retries))
+        _run(plan, cells, partial(run_on_ray, address=address, retries=3 if retries is None else retries))
     else:
         at_once = f", {mine.jobs} at once on {counted(mine.cores, 'core')} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
-        _run(plan, cells, LocalBackend(mine), at_once if cells else "")
+        _run(plan, cells, partial(run_here, share=mine), at_once if cells else "")
 
 
 def _refuse_others(on: str, **options: object) -> None:
@@ -105,14 +103,14 @@ def _refuse_others(on: str, **options: object) -> None:
         raise ConfigError(f"{' and '.join(given)} would have no effect: leave {them} out, or add --on {other}")
 
 
-def _run(plan: "GridPlan", cells: "Sequence[CellJob]", backend: "LocalBackend | RayBackend", at_once: str = "") -> None:
+def _run(plan: "GridPlan", cells: "Sequence[CellJob]", run_cells: "RunCells", at_once: str = "") -> None:
     from repose.grids.cells import CellStatus
     from repose.grids.run import run_plan
     from repose.grids.view import make_view, outcome_table
 
     say(f"{plan.folder}: {counted(len(plan.chosen), 'cell')}, {plan.summary}{at_once}")
     with make_view(plan) as view:
-        outcome = run_plan(plan, cells, backend, watch=view)
+        outcome = run_plan(plan, cells, run_cells, watch=view)
     show(outcome_table(plan, outcome))
     if outcome.note:
         say(f"repose: {outcome.note}")

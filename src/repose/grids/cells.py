@@ -136,16 +136,13 @@ Tell = Callable[[str, CellState], None]
 """Function to call, from any thread, with a cell's name and its new state."""
 
 
-class Backend(Protocol):
-    """A place to run cells: this machine, or a cluster."""
+class RunCells(Protocol):
+    """A function that runs cells on this machine, or on a cluster."""
 
-    @property
-    def kill(self) -> threading.Event:
-        """Set it to end running cells at once."""
-
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
+    def __call__(self, jobs: Sequence[CellJob], tell: Tell, *, stop: threading.Event, kill: threading.Event) -> None:
         """Run the jobs, roughly in order. Returns when all have ended, or when `stop` is set and the running ones have
-        saved. `tell` is called when a cell begins and when it ends, but not for cells that never began."""
+        saved; `kill` ends them at once. `tell` is called when a cell begins and when it ends, but not for cells that
+        never began."""
 
 
 # The side of the grid

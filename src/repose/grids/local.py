@@ -7,7 +7,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -165,20 +165,20 @@ def num_devices(device: str) -> int:
     return num_gpus() if device in ("auto", "cuda") else 0
 
 
-@dataclass(frozen=True)
-class LocalBackend:
-    """A backend that runs cells as processes on this machine."""
+def run_here(
+    jobs: Sequence[CellJob],
+    tell: Tell,
+    *,
+    share: Share,
+    stop: threading.Event,
+    kill: threading.Event,
+    run_cell: RunCell = run_cell,
+) -> None:
+    """Run cells as processes on this machine, as `repose.grids.cells.RunCells` says."""
 
-    share: Share
-    kill: threading.Event = field(default_factory=threading.Event)
-    """Set to end running cells at once."""
-    run_cell: RunCell = run_cell
+    def work(job: CellJob, place: int, cores: tuple[int, ...]) -> None:
+        tell(job.name, CellState(status=CellStatus.RUNNING))
+        here = replace(job, cores=share.cores, affinity=cores, device=share.device(place, job.device))
+        tell(job.name, run_cell(here, stop=stop, kill=kill))
 
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-        def work(job: CellJob, place: int, cores: tuple[int, ...]) -> None:
-            tell(job.name, CellState(status=CellStatus.RUNNING))
-            device = self.share.device(place, job.device)
-            here = replace(job, cores=self.share.cores, affinity=cores, device=device)
-            tell(job.name, self.run_cell(here, stop=stop, kill=self.kill))
-
-        in_places(self.share, jobs, work, stop)
+    in_places(share, jobs, work, stop)

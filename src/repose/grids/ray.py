@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,33 +39,32 @@ LINGERS = 900.0
 of a dead machine for 90."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RayBackend:
-    """A `repose.grids.cells.Backend` that runs cells as tasks of a Ray cluster."""
+def run_on_ray(
+    jobs: Sequence[CellJob],
+    tell: Tell,
+    *,
+    address: str | None = None,
+    retries: int = 3,
+    stop: threading.Event,
+    kill: threading.Event,
+) -> None:
+    """Run cells as tasks of a Ray cluster, as `repose.grids.cells.RunCells` says.
 
-    address: str | None = None
-    """Address of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to."""
-    retries: int = 3
-    """How often a cell begins again after its machine was lost."""
-    kill: threading.Event = field(default_factory=threading.Event)
-    """Set it to return without waiting for cells to save; they are asked to save when Ray ends their tasks."""
-
-    def run(self, jobs: Sequence[CellJob], tell: Tell, stop: threading.Event) -> None:
-        """Run the jobs. Returns when all have ended, or when `stop` is set and the running ones have saved.
-
-        Raises ConfigError if Ray, a cluster or the shared storage is missing.
-        """
-        if not jobs:
-            return
-        jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
-        ray = import_ray()
-        folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
-        with connected(ray, self.address), _Shared.opened(folder, cache_home()) as shared:
-            large_enough = [node for node in ray.nodes() if node["Alive"] and _can_hold(node["Resources"], jobs[0])]
-            _check(ray, [_Machine(node["NodeID"], node["NodeManagerHostname"]) for node in large_enough], shared)
-            if not large_enough:
-                tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
-            _Driver(ray, shared, tell, stop, self.retries).run(jobs, self.kill)
+    `address`: of the head, "HOST:6379"; None: RAY_ADDRESS, or the cluster that this machine belongs to. `retries`: how
+    often a cell begins again after its machine was lost. `kill` returns without waiting for cells to save; they are
+    asked to save when Ray ends their tasks. Raises ConfigError if Ray, a cluster or the shared storage is missing.
+    """
+    if not jobs:
+        return
+    jobs = [replace(job, folder=job.folder.absolute()) for job in jobs]
+    ray = import_ray()
+    folder = Path(os.path.commonpath([job.folder.parent for job in jobs]))
+    with connected(ray, address), _Shared.opened(folder, cache_home()) as shared:
+        large_enough = [node for node in ray.nodes() if node["Alive"] and _can_hold(node["Resources"], jobs[0])]
+        _check(ray, [_Machine(node["NodeID"], node["NodeManagerHostname"]) for node in large_enough], shared)
+        if not large_enough:
+            tell(jobs[0].name, CellState(message=_too_large(jobs[0])))
+        _Driver(ray, shared, tell, stop, retries).run(jobs, kill)
 
 
 @dataclass(frozen=True)

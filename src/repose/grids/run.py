@@ -11,7 +11,7 @@ from typing import Any
 
 from repose.config.file import to_json
 from repose.grids import manifest
-from repose.grids.cells import Backend, CellJob, CellState, CellStatus, Tell
+from repose.grids.cells import CellJob, CellState, CellStatus, RunCells, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, check_distinct, identify, is_finished, look, unseen
@@ -204,12 +204,12 @@ class Book:
             self.note = str(error)
 
 
-def run_plan(plan: GridPlan, jobs: Sequence[CellJob], backend: Backend, *, watch: Tell) -> GridOutcome:
+def run_plan(plan: GridPlan, jobs: Sequence[CellJob], run_cells: RunCells, *, watch: Tell) -> GridOutcome:
     """Run the cells. The first signal (`repose.system.signals`) asks them to save; a second SIGINT ends them."""
-    book, stop = Book(plan, watch), threading.Event()
-    with stopping(stop, backend.kill.set):
+    book, stop, kill = Book(plan, watch), threading.Event(), threading.Event()
+    with stopping(stop, kill.set):
         if jobs:
-            backend.run(jobs, book.tell, stop)
+            run_cells(jobs, book.tell, stop=stop, kill=kill)
     book.look_again(plan)
     entries = tuple(book.entries[entry.name] for entry in plan.chosen)
     return GridOutcome(entries, stop.is_set(), book.note)
