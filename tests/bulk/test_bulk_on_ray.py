@@ -13,7 +13,7 @@ from repose.bulk.line_work import LineTranslator
 from repose.bulk.plan import Plan
 from repose.bulk.shards import Ended, merge, run_shard
 from repose.bulk.storage import Store
-from repose.system.errors import ReposeError
+from repose.system.errors import ReposeError, WriteError
 
 from .conftest import Numbering
 
@@ -26,6 +26,8 @@ class LostError(Exception):
 
 class FailedError(LostError):
     """A task raised something."""
+
+    cause = WriteError("the disk is full")
 
 
 class FakeRay:
@@ -137,8 +139,8 @@ def test_what_others_work_on_is_asked_for_again_and_errors_are_told(
         return str(Ended.BUSY) if shard == 5 and asked.count(5) < 6 else None
 
     assert driven(script)[0]
-    with pytest.raises(ReposeError, match=r"^the disk is full$"):
-        driven(lambda _actor, _shard: "error: the disk is full")
+    with pytest.raises(WriteError, match=r"^the disk is full$"):
+        driven(lambda _actor, _shard: FailedError())
 
 
 def test_a_stop_begins_nothing_more(driven: Callable[..., tuple[bool, FakeRay]]) -> None:

@@ -5,11 +5,9 @@ read from the middle, so they are first unpacked into the job's folder, as UTF-8
 """
 
 import contextlib
-import gzip
 import hashlib
 import itertools
 import json
-import lzma
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ import numpy as np
 
 from repose.bulk.columns import OPTIONS, parquet, taken
 from repose.bulk.storage import Store, blocks, open_input, reads_of_range, stamp
-from repose.data.lines import encoding_by_mark, unpackable
+from repose.data.lines import PACKED, encoding_by_mark, unpackable
 from repose.data.readers import kind_of, unpacked
 from repose.data.records import first_line, flat, values_of
 from repose.data.tables import TWO_COLUMNS, present, table_columns
@@ -39,10 +37,6 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair, which JSON can spell but no encoding can write."""
 UNPACKING = "locks/unpacked"
 """Lock file for unpacking, and for removing what was unpacked."""
-_PACKED: Mapping[str, Callable[[BinaryIO], Any]] = {
-    ".gz": lambda file: gzip.GzipFile(fileobj=file),
-    ".xz": lzma.LZMAFile,
-}
 Files: TypeAlias = tuple[str, ...]
 """Names of files that are read side by side: one, or the two sides of a parallel corpus."""
 Cut = tuple[int, tuple[tuple[int, int], ...]]
@@ -237,7 +231,7 @@ def _suffix(name: str) -> str:
 def _must_be_unpacked(name: str) -> bool:
     """Return whether shards cannot read the file itself, since it is compressed or in UTF-16."""
     with open_input(name) as file:
-        return _suffix(name) in _PACKED or encoding_by_mark(file.read(4)) is not None
+        return _suffix(name) in PACKED or encoding_by_mark(file.read(4)) is not None
 
 
 def _unpack(store: Store, name: str, into: str) -> None:
@@ -252,7 +246,7 @@ def _unpacked(name: str) -> Iterator[bytes]:
     for a failure to write."""
     try:
         with unpackable(name), open_input(name) as packed:
-            unpack = _PACKED.get(_suffix(name))
+            unpack = PACKED.get(_suffix(name))
             yield from in_utf_8(blocks(packed if unpack is None else unpack(packed)))
     except OSError as error:
         raise DataError(f"{name} cannot be read ({error.strerror or error}): check the disk or the network") from error

@@ -19,7 +19,8 @@ from repose.bulk.shards import Ended
 from repose.bulk.storage import Store
 from repose.bulk.worker import LoadedJob
 from repose.system.cluster import connected, import_ray
-from repose.system.errors import ConfigError, ReposeError, user_message
+from repose.system.errors import ConfigError, ReposeError
+from repose.system.helper import worker_error
 
 POLL = 1.0
 """Seconds between checks for results."""
@@ -39,22 +40,14 @@ class Actor:
         self._loaded: LoadedJob | None = None
         self._stop = threading.Event()
 
-    def run(self, shard: int) -> tuple[str, int, int]:
-        """Work on a shard; return how it ended, and the numbers of lines and tokens. An error that a user can fix is
-        returned as `error: ...`."""
-        counts = [0, 0]
-
-        def count_window(lines: int, tokens: int) -> None:
-            counts[0] += lines
-            counts[1] += tokens
-
+    def run(self, shard: int) -> tuple[Ended, int, int]:
+        """Work on a shard; return how it ended, and the numbers of lines and tokens. Raises ReposeError."""
+        tally = Tally(lambda _: None)
         try:
-            ended = self._job().run(shard, count_window, self._stop.is_set)
+            ended = self._job().run(shard, tally.count, self._stop.is_set)
         except Exception as error:
-            if (message := user_message(error)) is None:
-                raise
-            return f"error: {message.sentence}", 0, 0
-        return str(ended), counts[0], counts[1]
+            raise worker_error(error) from error
+        return ended, tally.lines, tally.tokens
 
     def stop(self) -> None:
         """Stop after the current window."""
@@ -170,8 +163,8 @@ class _Driver:
         worker.is_free = True
         try:
             ended, lines, tokens = self._ray.get(ticket)
-        except self._ray.exceptions.RayTaskError:
-            raise
+        except self._ray.exceptions.RayTaskError as error:
+            raise error.cause from error
         except self._ray.exceptions.RayError as error:  # its machine or its process was lost
             worker.resumes = time.monotonic() + worker.pause
             worker.pause *= 2
@@ -186,11 +179,8 @@ class _Driver:
         if ended == Ended.DONE:
             self._tally.count(lines, tokens, shards=shard.number not in self._done)
             self._done.add(shard.number)
-        elif ended == Ended.BUSY:
-            if self._is_open(shard):
-                self._waiting.append(shard)
-        elif ended != Ended.STOPPED:
-            raise ReposeError(ended.removeprefix("error: "))
+        elif ended == Ended.BUSY and self._is_open(shard):
+            self._waiting.append(shard)
 
     def _is_open(self, shard: Shard) -> bool:
         """Return whether a shard is neither done nor with another actor."""

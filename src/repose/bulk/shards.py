@@ -107,7 +107,7 @@ def run_shard(
             except _StoppedError:
                 return Ended.STOPPED
             store.write(plan.manifest(shard), (json.dumps(asdict(manifest)) + "\n").encode())
-        store.remove_held(lock)
+        store.remove(lock)
         return Ended.DONE
 
 
@@ -175,7 +175,7 @@ def remove_unpacked(store: Store) -> None:
     with store.locked(UNPACKING):
         for leftover in store.names("unpacked"):
             store.remove(f"unpacked/{leftover}")
-        store.remove_held(UNPACKING)
+        store.remove(UNPACKING)
 
 
 def _merge(store: Store, plan: Plan, manifests: list[Manifest]) -> None:

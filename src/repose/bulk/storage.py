@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from repose.system.errors import ConfigError, DataError, WriteError, of_extra
 from repose.system.files import remove_half_written, replacing_file, write_file
-from repose.system.locks import locked, remove_held, trying_lock
+from repose.system.locks import locked, trying_lock
 
 _BLOCK = 1 << 20
 
@@ -117,11 +117,7 @@ class Store(ABC):
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file, if it exists."""
-
-    @abstractmethod
-    def remove_held(self, name: str) -> None:
-        """Remove a lock file that this process holds, if it exists."""
+        """Remove a file, if it exists; on Windows, only if nobody has it open."""
 
     @abstractmethod
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
@@ -166,10 +162,8 @@ class FolderStore(Store):
         return replacing_file(self.folder / name, durable=True)
 
     def remove(self, name: str) -> None:
-        (self.folder / name).unlink(missing_ok=True)
-
-    def remove_held(self, name: str) -> None:
-        remove_held(self.folder / name)
+        with contextlib.suppress(PermissionError):  # on Windows
+            (self.folder / name).unlink(missing_ok=True)
 
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
         return trying_lock(self.folder / name)
@@ -227,9 +221,6 @@ class UrlStore(Store):
     def remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._path(name))
-
-    def remove_held(self, name: str) -> None:
-        self.remove(name)
 
     def claimed(self, name: str) -> contextlib.AbstractContextManager[bool]:
         return contextlib.nullcontext(True)

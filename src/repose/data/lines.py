@@ -8,10 +8,10 @@ import gzip
 import io
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from repose.system.errors import DataError
 from repose.system.terminal import quoted
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 AS_TEXT = "save a document as plain text in UTF-8, one sentence per line, and a spreadsheet as CSV in UTF-8"
-PACKED = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
-"""Classes that unpack files, by the ending of the file name."""
+PACKED: Mapping[str, Callable[[Path | BinaryIO], Any]] = {".gz": gzip.open, ".xz": lzma.open}
+"""Functions that open compressed files for reading, by the ending of the file name."""
 _DOCUMENTS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"%PDF-")
 """First bytes of zip files, such as those of Word, Excel and LibreOffice, of older Office files, and of PDF files."""
 _PACKERS = {
