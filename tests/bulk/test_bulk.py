@@ -590,8 +590,9 @@ from tests.bulk.conftest import Numbering
 store = Store.at(sys.argv[1])
 plan = read_plan(store)
 work = LineTranslator(plan.job, Numbering())
-print("begun", flush=True)
 def slowly(records, number):
+    sys.stdin.readline()
+    print("begun", flush=True)
     time.sleep(0.004)
     return work(records, number)
 run_here(store, plan, plan.shards, slowly, on_progress=lambda _: None, stop=threading.Event())
@@ -604,11 +605,15 @@ def test_kills_at_random_moments_change_nothing(tmp_path: Path, planned: Planned
     rng, done = random.Random(7), [0]
     root = str(Path(__file__).parents[2])
     for _ in range(3):
-        command = [sys.executable, "-c", KILLED, store.where, root]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        command, windows = [sys.executable, "-c", KILLED, store.where, root], rng.randint(2, 30)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdin is not None
             assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(rng.uniform(0.02, 0.25))
+            process.stdin.write(b"\n" * windows)
+            process.stdin.flush()
+            for _ in range(windows):
+                process.stdout.readline()
+            time.sleep(rng.uniform(0.0, 0.02))
             process.kill()
         done.append(status(store, plan).shards_done)
     assert done == sorted(done)
