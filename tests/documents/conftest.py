@@ -5,12 +5,15 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from repose.decoding.lengths import Lengths
 from repose.decoding.translator import Hypothesis, Translation
-from repose.documents.alignment import Spans, words_of
+from repose.documents.alignment import words_of
 from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
 
@@ -31,8 +34,9 @@ def source_spans(text: str) -> list[tuple[int, int]]:
     return [(0, 0), *words_of(text), (len(text), len(text))]
 
 
-SPANS = Spans(source_spans, target_spans)
-READER = Reader("en", lambda text: len(text) <= 200, SPANS)
+SOURCE: Any = SimpleNamespace(encode=list, most_tokens=len, spans=source_spans)
+TARGET: Any = SimpleNamespace(ids=lambda tokens: tokens, decoded_spans=target_spans)
+READER = Reader("en", Lengths(SOURCE, usual=200, longest=200), TARGET)
 
 
 def shouted(sentence: str, attention: bool, order: Order = range) -> Translation:

@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 
 from repose.data.input_warning import InputWarning, Unlike, input_warning
+from repose.decoding.lengths import Lengths
 from repose.decoding.parts import Part, pieces_together
 from repose.decoding.translator import Hypothesis, Translation
 from repose.documents import job as documents_job
-from repose.documents.alignment import Spans, for_placement, token_spans, units_of, words_of
+from repose.documents.alignment import for_placement, token_spans, units_of, words_of
 from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
 from repose.documents.job import Job, Reader, translate_document, translate_text
 from repose.documents.plain import PlainDocument
 from repose.system.errors import ConfigError, DataError
 
-SPANS = Spans(lambda _: [(0, 0), (0, 3), (4, 7), (7, 8), (8, 8)], lambda _: [(0, 3), (3, 6), (6, 7)])
-
+SOURCE: Any = SimpleNamespace(encode=list, most_tokens=len, spans=lambda _: [(0, 0), (0, 3), (4, 7), (7, 8), (8, 8)])
+TARGET: Any = SimpleNamespace(ids=list, decoded_spans=lambda _: [(0, 3), (3, 6), (6, 7)])
+READER = Reader("en", Lengths(SOURCE, usual=999, longest=999), TARGET)
 
 ENGLISH = "The cat saw the white dog in the park yesterday, and then it went home to sleep."
 
@@ -36,7 +38,7 @@ def translated(rows: list[list[float]], src: int = 5, text: str = "abcdef.") -> 
 
 def test_a_word_came_from_what_its_tokens_looked_at_most_together() -> None:
     made = translated([[0.9, 0.0, 0.1, 0, 0], [0, 0.3, 0.3, 0, 0.4], [0, 0, 0, 0.4, 0.6]])
-    word, stop = units_of("one two.", made, SPANS)
+    word, stop = units_of("one two.", made, SOURCE, TARGET)
     assert (word.start, word.end, word.came_from) == (0, 6, 4)
     assert (stop.start, stop.end, stop.came_from) == (6, 7, 7)
     assert stop.attention is not None
@@ -49,15 +51,15 @@ def test_a_word_came_from_what_its_tokens_looked_at_most_together() -> None:
 
 
 def test_a_tag_before_the_source_moves_its_tokens() -> None:
-    assert token_spans("one two.", 6, SPANS) == [(0, 0), (0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
-    assert token_spans("one two.", 4, SPANS) == [(0, 0), (0, 3), (4, 7), (0, 0)], "a long source was cut"
+    assert token_spans("one two.", 6, SOURCE) == [(0, 0), (0, 0), (0, 3), (4, 7), (7, 8), (0, 0)]
+    assert token_spans("one two.", 4, SOURCE) == [(0, 0), (0, 3), (4, 7), (0, 0)], "a long source was cut"
     made = translated([[0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]], src=6)
-    assert [unit.came_from for unit in units_of("one two.", made, SPANS)] == [4, 7]
+    assert [unit.came_from for unit in units_of("one two.", made, SOURCE, TARGET)] == [4, 7]
 
 
 def test_without_attention_words_are_in_proportion() -> None:
     made = Translation("abc def", 0.0, (), (), False)
-    assert [unit.came_from for unit in units_of("one two three.", made, SPANS)] == [0, 8]
+    assert [unit.came_from for unit in units_of("one two three.", made, SOURCE, TARGET)] == [0, 8]
 
 
 def test_words() -> None:
@@ -67,16 +69,16 @@ def test_words() -> None:
 
 
 def test_what_has_no_letters_is_not_translated() -> None:
-    read = Reader("en", lambda _: True, SPANS)
-    job = Job(PlainDocument("One. 2. Three.\n12:30 — 5 €\n\n  four"), read)
+    job = Job(PlainDocument("One. 2. Three.\n12:30 — 5 €\n\n  four"), READER)
     assert job.sentences == ["One.", "2. Three.", "four"] or job.sentences == ["One.", "Three.", "four"]
     assert job.with_attention == [False] * len(job.sentences)
-    marked = Job(HtmlDocument("<p>one <b>two</b></p><p>three"), read)
+    marked = Job(HtmlDocument("<p>one <b>two</b></p><p>three"), READER)
     assert (marked.sentences, marked.with_attention) == (["one two", "three"], [True, False])
 
 
 def test_long_sentences_are_split_and_counted() -> None:
-    job = Job(PlainDocument("a first clause, a second one\nshort"), Reader("en", lambda text: len(text) <= 20, SPANS))
+    reader = Reader("en", Lengths(SOURCE, usual=20, longest=20), TARGET)
+    job = Job(PlainDocument("a first clause, a second one\nshort"), reader)
     assert job.sentences == ["a first clause,", "a second one", "short"]
     assert job.too_long == 1
 
@@ -123,25 +125,22 @@ def test_of_attention_only_what_markup_is_placed_by_is_kept(monkeypatch: pytest.
     small = for_placement(made)
     assert small.attention is not None
     assert small.attention.shape == (1, 1, 3, 5)
-    assert [u.came_from for u in units_of("one two.", small, SPANS)] == [
-        u.came_from for u in units_of("one two.", made, SPANS)
+    assert [u.came_from for u in units_of("one two.", small, SOURCE, TARGET)] == [
+        u.came_from for u in units_of("one two.", made, SOURCE, TARGET)
     ]
 
     def translate(texts: list[str], attention: bool) -> list[Translation]:
         alive.append(len(texts))
         return [made if attention else replace(made, attention=None) for _ in texts]
 
-    tokenizer = SimpleNamespace(encode=str.split, most_tokens=len, spans=SPANS.of_source)
-    model: Any = SimpleNamespace(
-        tag=None, max_length=99, config={}, src_tokenizer=tokenizer, tgt_tokenizer=None, translate=translate
-    )
-    job = Job(HtmlDocument("<p>one <b>two</b>." * 3), Reader("en", lambda _: True, SPANS))
+    model: Any = SimpleNamespace(translate=translate)
+    job = Job(HtmlDocument("<p>one <b>two</b>." * 3), READER)
     translate_document(model, job)
     assert alive == [2, 1]
 
 
 def test_a_model_that_writes_line_breaks_makes_no_lines() -> None:
-    job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
+    job = Job(PlainDocument("one\ntwo"), READER)
     found = job.finish([Translation(text, 0.0, (), (), False) for text in ("A\nB\u2028C", "D")])
     assert found.decode() == "A B C\nD"
 
@@ -172,7 +171,7 @@ def test_a_text_is_translated_in_one_call() -> None:
 
 
 def test_a_translation_of_each_sentence_is_asked_for() -> None:
-    job = Job(PlainDocument("one\ntwo"), Reader("en", lambda _: True, SPANS))
+    job = Job(PlainDocument("one\ntwo"), READER)
     for number in (0, 1, 3):
         with pytest.raises(DataError, match=rf"sentences and translations differ \(2 and {number}\)"):
             job.finish([Translation("A", 0.0, (), (), False)] * number)
@@ -223,7 +222,7 @@ def test_warnings(texts: list[str], scripts: list[str], language: str, wanted: I
 
 def same(data: bytes, suffix: str) -> bytes:
     """Through a model that says what it reads."""
-    job = Job(read_document(data, suffix), Reader("en", lambda _: True, SPANS))
+    job = Job(read_document(data, suffix), READER)
     return job.finish([Translation(sentence, 0.0, (), (), False) for sentence in job.sentences])
 
 
@@ -292,7 +291,7 @@ def test_a_page_that_declares_what_it_cannot_be_in_is_utf_8() -> None:
 
 def test_a_page_whose_encoding_lacks_a_character_gets_its_number() -> None:
     document = read_document(b'<meta charset="iso-8859-2"><p>x', ".html")
-    job: Any = Job(document, Reader("en", lambda _: True, SPANS))
+    job: Any = Job(document, READER)
     assert job.finish([Translation("€", 0.0, (), (), False)]).endswith(b"<p>&#8364;")
 
 

@@ -5,6 +5,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,11 @@ import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
 
 from repose.decoding.lengths import Lengths
-from repose.documents.alignment import Spans
+from repose.decoding.translator import Hypothesis, Translation
 from repose.serving.app import Service, make_app
 from repose.serving.catalogue import Catalogue, ServedModel
 from repose.serving.log import Log
-from repose.serving.messages import Answer, Explained, How
+from repose.serving.messages import Explained, How
 from repose.serving.metrics import Metrics
 from repose.serving.protocol import guarded
 from repose.serving.server import _HttpServer
@@ -42,25 +43,44 @@ class Shouting:
 
     async def translate(
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
-    ) -> list[Answer]:
+    ) -> list[Translation]:
         assert len(sentences) == len(num_tokens) >= num_cut
         self.asked.append((how, list(sentences)))
         await asyncio.sleep(0)
         return [self.answer(how, sentence) for sentence in sentences]
 
-    def answer(self, how: How, sentence: str) -> Answer:
-        texts = tuple(sentence.upper() + "!" * rank for rank in range(how.num_hypotheses))
+    def answer(self, how: How, sentence: str) -> Translation:
         words = sentence.split()
-        uniform = [[[1 / len(words)] * len(words)] * len(words)]
-        places = spans(words)
-        explained = Explained(words, [word.upper() for word in words], [-0.5] * len(words), [uniform], places, places)
-        whole = None
-        if how.whole:
-            attention = np.eye(len(words) + 1, len(words) + 2, 1)[None, None] if how.attention else None
-            best = SimpleNamespace(tokens=tuple(word.upper() for word in words))
-            src_tokens = ("[START]", *words, "[END]")
-            whole = SimpleNamespace(text=texts[0], src_tokens=src_tokens, hypotheses=(best,), attention=attention)
-        return Answer(texts, -1.0, len(words), explained=explained if how.explain else None, whole=whole)
+        n = len(words)
+        texts = [sentence.upper() + "!" * rank for rank in range(how.num_hypotheses)]
+        if how.explain:
+            return explained(translation(*texts), words, [[[[1 / n] * n] * n]])
+        attention = np.eye(n + 1, n + 2, 1)[None, None] if how.attention else None
+        return translation(*texts, words=words, attention=attention)
+
+
+def translation(
+    *texts: str, scores: Sequence[float] = (), words: Sequence[str] = (), attention: Any = None
+) -> Translation:
+    """Of one sentence: these texts, best first. `words`: those of the source, and in capitals those of the best one."""
+    tokens = tuple(word.upper() for word in words)
+    hypotheses = tuple(
+        Hypothesis(text, tokens, score, score, True)
+        for text, score in zip(texts, scores or [-1.0] * len(texts), strict=True)
+    )
+    return Translation(texts[0], hypotheses[0].score, hypotheses, ("[START]", *words, "[END]"), False, attention)
+
+
+def explained(made: Translation, words: Sequence[str], attention: Any, **about: Any) -> Explained:
+    """The same with what /explain says of it: by default, each token of the translation is a word in capitals."""
+    told = {
+        "src_labels": list(words),
+        "tgt_labels": [word.upper() for word in words],
+        "log_probs": [-0.5] * len(words),
+        "src_spans": spans(words),
+        "tgt_spans": spans(words),
+    }
+    return Explained(**vars(replace(made, attention=np.array(attention))), **{**told, **about})
 
 
 def spans(words: Sequence[str]) -> list[tuple[int, int]]:
@@ -79,14 +99,16 @@ def served(source: str, target: str, **about: Any) -> ServedModel:
         "about": {"name": f"{source}-{target}", "warnings": []},
     }
     tokenizer: Any = SimpleNamespace(
-        encode=lambda text: ["[START]", *text.split(), "[END]"], most_tokens=lambda text: len(text.encode()) + 2
+        encode=lambda text: ["[START]", *text.split(), "[END]"],
+        most_tokens=lambda text: len(text.encode()) + 2,
+        spans=lambda text: [(0, 0), *spans(text.split()), (len(text), len(text))],
     )
     return ServedModel(
         path=Path(f"{source}-{target}"),
         source=source,
         target=target,
         lengths=Lengths(tokenizer, usual=22, longest=22),
-        spans=Spans(lambda text: [(0, 0), *spans(text.split()), (len(text), len(text))], spans),
+        tgt_tokenizer=SimpleNamespace(ids=list, decoded_spans=spans),  # type: ignore[arg-type]
         **{**settings, **about},
     )
 

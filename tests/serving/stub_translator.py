@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from repose.decoding.translator import Hypothesis, Translation
 from repose.system.errors import CheckpointError, ReposeError
 
 
@@ -28,7 +29,7 @@ class Shouting:
         self.settings, self.engine = settings, SimpleNamespace(name="voice")
         self.hold, self.held = (Path(path) / name for name in ("hold", "held"))
 
-    def translate(self, sentences: list[str], *, num_hypotheses: int = 1, **how: Any) -> list[Any]:
+    def translate(self, sentences: list[str], *, num_hypotheses: int = 1, **how: Any) -> list[Translation]:
         """In capitals."""
         if "die" in sentences:
             os._exit(1)
@@ -43,13 +44,12 @@ class Shouting:
             time.sleep(0.3 if "slow" in sentences else 0.001 + 0.0002 * len(sentences))
         return [self._shouted(sentence, len(sentences), num_hypotheses, how) for sentence in sentences]
 
-    def _shouted(self, sentence: str, batch: int, number: int, how: dict[str, Any]) -> Any:
+    def _shouted(self, sentence: str, batch: int, number: int, how: dict[str, Any]) -> Translation:
         text = {"batch": str(batch), "model": self.name, "how": f"{how['beam_size']} {how.get('to')}"}.get(
             sentence, sentence.upper()
         )
-        words = ["[START]", *sentence.split(), "[END]"]
-        hypotheses = [SimpleNamespace(text=text, tokens=text.split(), score=-1.0, finished=True) for _ in range(number)]
-        return SimpleNamespace(text=text, score=-1.0, hypotheses=hypotheses, truncated=False, src_tokens=words)
+        hypotheses = (Hypothesis(text, tuple(text.split()), -1.0, -1.0, True),) * number
+        return Translation(text, -1.0, hypotheses, ("[START]", *sentence.split(), "[END]"), False)
 
 
 def load(path: str, **settings: Any) -> Shouting:

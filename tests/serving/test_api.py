@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.datastructures import Headers
-from stub_server import Shouting, ask, body, served, service, spans
+from stub_server import Shouting, ask, body, served, service, translation
 
 from repose.data.lines import WHERE_ENCODING
 from repose.data.tags import Taught
+from repose.decoding.translator import Translation
 from repose.documents import html as pages
-from repose.documents.alignment import Spans
 from repose.serving import documents
 from repose.serving.access import Access, Windows, address_of
 from repose.serving.app import make_app
 from repose.serving.catalogue import Catalogue, ServedModel
 from repose.serving.dispatcher import Dispatcher
 from repose.serving.log import Log
-from repose.serving.messages import Answer, How
+from repose.serving.messages import How
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Batching, Limits, ServeSettings, default_req_limit
@@ -206,8 +206,10 @@ def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
 
     model = served("pt", "en")
     most_tokens = model.lengths.tokenizer.most_tokens
-    tokenizer = SimpleNamespace(encode=lambda text: ["[START]", *text, "[END]"], most_tokens=most_tokens)
-    model = replace(model, lengths=replace(model.lengths, tokenizer=tokenizer), spans=Spans(letters, spans))
+    tokenizer: Any = SimpleNamespace(
+        encode=lambda text: ["[START]", *text, "[END]"], most_tokens=most_tokens, spans=letters
+    )
+    model = replace(model, lengths=replace(model.lengths, tokenizer=tokenizer))
     app = make_app(service(model, dispatcher=shouting))
     word = "x" * 3000
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": [word, "um"]}))
@@ -259,8 +261,8 @@ def test_no_limit_of_alternatives_is_that_of_the_beam() -> None:
 
 def test_alternatives_of_several_sentences() -> None:
     class Few(Shouting):
-        def answer(self, _: How, sentence: str) -> Answer:
-            return Answer(("A", "B", "A")) if sentence == "um." else Answer(("X",))
+        def answer(self, _: How, sentence: str) -> Translation:
+            return translation("A", "B", "A") if sentence == "um." else translation("X")
 
     app = make_app(service(dispatcher=Few()))
     found = body(ask(app, "POST", "/translate", json=PT_EN | {"q": "um. dois.", "alternatives": 2}))
@@ -1001,7 +1003,7 @@ def test_metrics_are_prometheus_and_name_no_one() -> None:
 
 def test_what_goes_wrong_inside_is_an_answer_without_the_text() -> None:
     class Broken(Shouting):
-        def answer(self, _: How, sentence: str) -> Answer:
+        def answer(self, _: How, sentence: str) -> Translation:
             raise RuntimeError(f"cannot say {sentence}")
 
     made = service(dispatcher=Broken())
@@ -1027,7 +1029,7 @@ def test_on_a_terminal_the_log_has_what_goes_wrong_alone(monkeypatch: pytest.Mon
 
 def test_a_request_that_takes_too_long_is_given_up() -> None:
     class Slow(Shouting):
-        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Translation]:
             await asyncio.sleep(60)
             return []
 
@@ -1060,7 +1062,7 @@ def test_the_log_has_of_probes_those_that_went_wrong() -> None:
 
 def test_a_busy_dispatcher_says_when_to_come_back() -> None:
     class Busy(Shouting):
-        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Translation]:
             raise RequestError(503, "Server is busy", {"Retry-After": "7"})
 
     response = ask(make_app(service(dispatcher=Busy())), "POST", "/translate", json=PT_EN)

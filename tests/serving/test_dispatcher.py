@@ -55,7 +55,7 @@ def with_dispatcher(
 
 async def say(dispatcher: Dispatcher, *sentences: str, how: How = HOW) -> list[str]:
     answers = await dispatcher.translate(how, sentences, [len(sentence) for sentence in sentences])
-    return [answer.texts[0] for answer in answers]
+    return [answer.text for answer in answers]
 
 
 def test_a_lone_sentence_is_not_kept_waiting_and_many_share_batches() -> None:
@@ -98,7 +98,7 @@ def test_requests_of_other_models_and_searches_do_not_share() -> None:
             ["3", "one", "None None"], ["3", "two", "None None"], ["3", "two", "4 gl"], ["3", "one", "2 None"]
         ]  # fmt: skip
         (answer,) = await dispatcher.translate(asked[2], ["a"], [1])
-        assert answer.texts == ("A", "A", "A")
+        assert [one.text for one in answer.hypotheses] == ["A", "A", "A"]
 
     with_dispatcher(test, paths=("one", "two"))
 

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-from stub_server import Shouting, ask, body, service
+from stub_server import Shouting, ask, body, explained, service, translation
 
 from repose.data.tokenizer import Tokenizer
-from repose.documents.alignment import Spans, token_spans
+from repose.decoding.translator import Translation
+from repose.documents.alignment import token_spans
 from repose.serving.app import make_app
 from repose.serving.explain import tokens
-from repose.serving.messages import Answer, Explained, How
+from repose.serving.messages import How
 
 TOKENIZER = Tokenizer.train(["o gato viu o cachorro", "START"], kind="bpe", vocab_size=270)
 PT_EN = {"source": "pt", "target": "en"}
@@ -18,12 +19,12 @@ PT_EN = {"source": "pt", "target": "en"}
 class Scoring(Shouting):
     """Two heads in each of two layers; alternatives with scores, one of them twice."""
 
-    def answer(self, how: How, sentence: str) -> Answer:
+    def answer(self, how: How, sentence: str) -> Translation:
         assert sentence
         texts, scores = ("A.", "B.", "A.", "")[: how.num_hypotheses], (-1.0, -1.5, -1.75, -2.0)
         layers = [[[[1.0, 0.0]], [[0.0, 1.0]]], [[[1.0, 0.0]], [[0.5, 0.5]]]]
-        explained = Explained(["x", "y"], ["A."], [-0.5], layers, [(0, 1), (2, 3)], [(0, 2)])
-        return Answer(texts, -1.0, 1, explained=explained, scores=scores[: how.num_hypotheses])
+        made = translation(*texts, scores=scores[: how.num_hypotheses])
+        return explained(made, ["x", "y"], layers, tgt_labels=["A."], log_probs=[-0.5], tgt_spans=[(0, 2)])
 
 
 def asked(**what: Any) -> Any:
@@ -88,10 +89,10 @@ def test_every_word_is_found_whatever_the_tokens_spell(settings: dict[str, Any],
 
 def test_white_space_around_a_translation_moves_its_tokens() -> None:
     class Spaced(Scoring):
-        def answer(self, how: How, sentence: str) -> Answer:
+        def answer(self, how: How, sentence: str) -> Translation:
             assert (how.explain, sentence) == (True, "x")
-            explained = Explained(["x"], ["A", "."], [-0.5] * 2, [[[[1.0]] * 2]], [(0, 1)], [(1, 2), (2, 3)])
-            return Answer((" A. ",), -1.0, 2, explained=explained)
+            about = {"tgt_labels": ["A", "."], "log_probs": [-0.5] * 2, "tgt_spans": [(1, 2), (2, 3)]}
+            return explained(translation(" A. "), ["x"], [[[[1.0]] * 2]], **about)
 
     app = make_app(service(dispatcher=Spaced()))
     answer = body(ask(app, "POST", "/explain", json={**PT_EN, "q": "x"}))
@@ -103,5 +104,4 @@ def test_white_space_around_a_translation_moves_its_tokens() -> None:
 def placed(tokenizer: Tokenizer, text: str) -> list[dict[str, Any]]:
     """The tokens of a source."""
     ids = tokenizer.encode(text)
-    spans = Spans(tokenizer.spans, lambda _: [])
-    return tokens(tokenizer.labels(ids), token_spans(text, len(ids), spans), 0)
+    return tokens(tokenizer.labels(ids), token_spans(text, len(ids), tokenizer), 0)

@@ -24,12 +24,12 @@ from hypothesis import strategies as st
 from stub_server import Shouting, ask, body, running, service
 from uvicorn.server import ServerState
 
+from repose.decoding.translator import Translation
 from repose.documents.html import HtmlDocument
 from repose.serving import documents
 from repose.serving.app import Service, make_app
 from repose.serving.files import Downloads
 from repose.serving.log import Log
-from repose.serving.messages import Answer
 from repose.serving.protocol import guarded
 from repose.serving.refusals import RequestError
 from repose.serving.settings import Limits
@@ -288,7 +288,7 @@ def test_a_client_that_goes_is_not_translated_for() -> None:
     begun, cancelled = threading.Event(), threading.Event()
 
     class Slow(Shouting):
-        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Translation]:
             begun.set()
             try:
                 await asyncio.sleep(600)
@@ -315,7 +315,7 @@ def num_gone(made: Service) -> float | None:
 
 def test_a_client_that_has_gone_already_is_not_translated_for() -> None:
     class Slow(Shouting):
-        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Translation]:
             await asyncio.sleep(600)
             return []
 
@@ -561,7 +561,7 @@ def test_a_large_request_that_is_whole_does_not_keep_the_end_of_its_connection_f
 
 def test_what_is_in_hand_when_the_time_to_end_is_over_is_told_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
     class Slow(Shouting):
-        async def translate(self, *_: Any, **__: Any) -> list[Answer]:
+        async def translate(self, *_: Any, **__: Any) -> list[Translation]:
             await asyncio.sleep(1_000)
             return []
 

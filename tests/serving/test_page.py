@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from stub_server import Shouting, running, served, service, spans
+from stub_server import Shouting, explained, running, served, service, translation
 
+from repose.decoding.translator import Translation
 from repose.serving import app
-from repose.serving.messages import Answer, Explained, How
+from repose.serving.messages import How
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api")
@@ -30,23 +31,24 @@ class Aligned(Shouting):
 
     async def translate(
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
-    ) -> list[Answer]:
+    ) -> list[Translation]:
         if "slow" in sentences[0]:
             await asyncio.sleep(0.4)
         return await super().translate(how, sentences, num_tokens, num_cut=num_cut)
 
-    def answer(self, how: How, sentence: str) -> Answer:
-        texts = tuple(sentence.upper() + "!" * min(rank, 2) for rank in range(how.num_hypotheses))
+    def answer(self, how: How, sentence: str) -> Translation:
+        ranks = range(how.num_hypotheses)
+        made = translation(
+            *(sentence.upper() + "!" * min(rank, 2) for rank in ranks), scores=[-1.0 - rank for rank in ranks]
+        )
+        if not how.explain:
+            return made
         words = sentence.split()
         n = len(words)
         own = [[0.8 if s == t else 0.2 / max(1, n - 1) for s in range(n)] for t in range(n)]
         first = [[1.0 if s == 0 else 0.0 for s in range(n)] for _ in range(n)]
         log_probs = [-0.1 if len(word) < 8 else -2.5 for word in words]
-        attention, places = [[first, first], [own, own]], spans(words)
-        explained = Explained(words, [word.upper() for word in words], log_probs, attention, places, places)
-        scores = tuple(-1.0 - rank for rank in range(how.num_hypotheses))
-        told = super().answer(how, sentence)
-        return told._replace(texts=texts, explained=explained if how.explain else None, scores=scores)
+        return explained(made, words, [[first, first], [own, own]], log_probs=log_probs)
 
 
 @pytest.fixture(scope="module", autouse=True)

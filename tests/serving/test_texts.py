@@ -4,12 +4,11 @@ import pytest
 import sentencex
 from hypothesis import given
 from hypothesis import strategies as st
-from stub_server import served
+from stub_server import served, translation
 
 from repose.data.input_warning import input_warning
 from repose.decoding.parts import Part, Parts
 from repose.serving.catalogue import Direction
-from repose.serving.messages import Answer
 from repose.serving.texts import _ONE_SENTENCE, further, split, texts_of
 
 LETTERS = st.text("abcdeXYZáçñöß ,'-.!?", max_size=60)
@@ -30,14 +29,14 @@ def test_nothing_of_a_text_is_lost(text: str) -> None:
 
 def test_a_sentence_without_so_many_translations_has_its_best() -> None:
     whole = Parts((Part("", "One.", " "), Part("", "Two.", "")), False)
-    answers = [Answer(("Un.", "Uno.", "Una.")), Answer(("Deux.", "Dos."))]
+    answers = [translation("Un.", "Uno.", "Una."), translation("Deux.", "Dos.")]
     assert texts_of(whole, answers, 1) == ["Uno.", "Dos."]
     assert texts_of(whole, answers, 2) == ["Una.", "Deux."]
 
 
 def test_alternatives_are_neither_empty_nor_the_best_nor_twice_there() -> None:
     whole = Parts((Part("", "One.", ""),), False)
-    answer = Answer(("Un.", "", "Uno.", "Un.", "Uno.", " ", "Una."))
+    answer = translation("Un.", "", "Uno.", "Un.", "Uno.", " ", "Una.")
     assert further(whole, [answer], 6) == {"Uno.": 2, "Una.": 6}
 
 

@@ -5,7 +5,7 @@ all tokens of the word together. [START], [END] and tags do not count as source 
 """
 
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,21 +58,6 @@ class Unit(NamedTuple):
         return Unit(self.start + target, self.end + target, self.came_from + source, attention)
 
 
-@dataclass(frozen=True)
-class Spans:
-    """Functions that find the characters of a model's tokens in texts."""
-
-    of_source: Callable[[str], list[Span]]
-    """Returns the spans of a source's tokens, with [START] and [END]: `Tokenizer.spans`."""
-    of_target: Callable[[Sequence[str]], list[Span]]
-    """Returns the spans of a translation's tokens in its text."""
-
-    @classmethod
-    def of(cls, src: "Tokenizer", tgt: "Tokenizer") -> "Spans":
-        """Return the functions for a model's source and target tokenizers."""
-        return cls(src.spans, lambda tokens: tgt.decoded_spans(tgt.ids(tokens)))
-
-
 def for_placement(translation: "Translation") -> "Translation":
     """Reduce a translation's attention to what placing markup needs: the mean over the last layer's heads.
 
@@ -82,15 +67,18 @@ def for_placement(translation: "Translation") -> "Translation":
     return translation if attention is None else replace(translation, attention=attention[-1:].mean(1, keepdims=True))
 
 
-def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit]:
-    """Return the words of a sentence's translation, in order. Without attention, they are aligned in proportion."""
+def units_of(source: str, translation: "Translation", src: "Tokenizer", tgt: "Tokenizer") -> list[Unit]:
+    """Return the words of a sentence's translation, in order. Without attention, they are aligned in proportion.
+
+    `src`, `tgt`: the model's tokenizers.
+    """
     text = translation.text
     if translation.attention is None or not translation.hypotheses:
         return proportional_units(source, text)
-    where = token_spans(source, len(translation.src_tokens), spans)
+    where = token_spans(source, len(translation.src_tokens), src)
     starts = np.array([start if end > start else -1 for start, end in where])
     rows = translation.attention[-1].mean(0) * (starts >= 0)
-    written = spans.of_target(translation.hypotheses[0].tokens)
+    written = tgt.decoded_spans(tgt.ids(translation.hypotheses[0].tokens))
     units, first = [], 0
     for begin, end in words_of(text):
         while first < len(written) and written[first][1] <= begin:
@@ -103,9 +91,9 @@ def units_of(source: str, translation: "Translation", spans: Spans) -> list[Unit
     return units
 
 
-def token_spans(source: str, number: int, spans: Spans) -> list[Span]:
+def token_spans(source: str, number: int, tokenizer: "Tokenizer") -> list[Span]:
     """Return the spans of the `number` tokens that a model read for a source; (0, 0) for tags, [START] and [END]."""
-    found = spans.of_source(source)
+    found = tokenizer.spans(source)
     tags = max(0, number - len(found))
     read = [found[0], *[(0, 0)] * tags, *found[1:]][:number]  # a long source was cut before [END]
     return [*read[:-1], (0, 0)]

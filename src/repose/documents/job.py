@@ -7,15 +7,15 @@ Translating in between is up to the caller:
     data = job.finish(translations)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from repose.data.tokenizer import check_unicode
-from repose.decoding.lengths import lengths_of
+from repose.data.tokenizer import Tokenizer, check_unicode
+from repose.decoding.lengths import Lengths, lengths_of
 from repose.decoding.parts import Part, Parts, language_of, parts_of, pieces_together
-from repose.documents.alignment import Spans, Unit, for_placement, proportional_units, units_of, whole
+from repose.documents.alignment import Unit, for_placement, proportional_units, units_of, whole
 from repose.documents.placement import place
 from repose.documents.plain import PlainDocument
 from repose.documents.segment import Document, Placed, Segment, Text
@@ -35,28 +35,27 @@ class Reader:
 
     language: str
     """Source language, by the sentence splitter's code; "xx" for a language that the splitter does not know."""
-    stays_whole: Callable[[str], bool]
-    """Whether a sentence is translated as a whole."""
-    spans: Spans
+    lengths: Lengths
+    """Up to what length a sentence is translated as a whole."""
+    tgt_tokenizer: Tokenizer
 
     @classmethod
     def of(cls, translator: "Translator", to: str | None = None) -> "Reader":
         """Return the reader for a translator. `to`: the target language requested by a tag, if any."""
-        spans = Spans.of(translator.src_tokenizer, translator.tgt_tokenizer)
-        return cls(language_of(translator, to), lengths_of(translator, to).stays_whole, spans)
+        return cls(language_of(translator, to), lengths_of(translator, to), translator.tgt_tokenizer)
 
     def parts(self, segment: Segment) -> Parts:
         """Split a segment into parts. No sentence extends over one of the segment's `ends`."""
         edges = pairwise([0, *segment.ends, len(segment.text)])
         texts = (segment.text[start:end] for start, end in edges)
-        return Parts.together(parts_of(text, self.language, self.stays_whole) for text in texts)
+        return Parts.together(parts_of(text, self.language, self.lengths.stays_whole) for text in texts)
 
 
 class Job:
     """A document that is being translated."""
 
     def __init__(self, document: Document, reader: Reader) -> None:
-        self._document, self._reader = document, reader
+        self._document, self.reader = document, reader
         self._parts = [reader.parts(segment) for segment in document.segments]
         self.too_long = sum(parts.too_long for parts in self._parts)
         """Segments with a sentence that is translated in parts."""
@@ -102,7 +101,9 @@ class Job:
                 units.append(proportional_units(part.text, part.text))
             else:
                 lead = len(made.text) - len(made.text.lstrip())
-                units.append([unit.moved(-lead, 0) for unit in units_of(part.text, made, self._reader.spans)])
+                reader = self.reader
+                found = units_of(part.text, made, reader.lengths.tokenizer, reader.tgt_tokenizer)
+                units.append([unit.moved(-lead, 0) for unit in found])
         return place(segment, whole(parts, together, units))
 
 
@@ -150,13 +151,12 @@ def translate_document(translator: "Translator", job: Job, **how: Any) -> tuple[
     A sentence is cut if it is longer than the model reads and there is no place to split it. `how`: options of
     `Translator.translate`, for one hypothesis.
     """
-    lengths = lengths_of(translator, how.get("to"))
     found: dict[int, Translation] = {}
     for attention in (False, True):
         places = [place for place, wanted in enumerate(job.with_attention) if wanted == attention]
         for start in range(0, len(places), _AT_ONCE):
             some = places[start : start + _AT_ONCE]
-            read = [lengths.beginning(job.sentences[place]) for place in some]
+            read = [job.reader.lengths.beginning(job.sentences[place]) for place in some]
             made = translator.translate(read, attention=attention, **how)
             for place_, text, translation in zip(some, read, made, strict=True):
                 is_cut = translation.truncated or text != job.sentences[place_]

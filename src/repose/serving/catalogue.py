@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from repose.data.language import UNKNOWN
 from repose.data.tags import Taught, taught
+from repose.data.tokenizer import Tokenizer
 from repose.decoding.lengths import Lengths
 from repose.decoding.options import DEFAULTS
 from repose.decoding.translator import MODEL_KIND
-from repose.documents.alignment import Spans
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
 from repose.runs.folder import about_model, model_warnings
@@ -40,11 +40,10 @@ class ServedModel:
     also: tuple[Taught, ...]
     """Kinds of pairs that it was trained on besides pairs of its own languages."""
     lengths: Lengths
-    """Limits on the length of sources, in tokens."""
+    """Limits on the length of sources, in tokens, and the source tokenizer."""
     scripts: frozenset[str]
     """Scripts of the training's sources; empty if the model does not state them."""
-    spans: Spans
-    """Finds the characters that its tokens stand for."""
+    tgt_tokenizer: Tokenizer
     about: dict[str, Any]
     """The model's entry in the answer of /models."""
     beam_size: int = DEFAULTS.beam_size
@@ -152,7 +151,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         raise ConfigError(f"{path} does not state its languages: name them, as in --lang pt:en")
     if "und" in (source, target):
         source, target = _pair(left.pop(0))
-    src, tgt = directory.source_tokenizer(tokenizers[0], config), tokenizers[1]
+    src = directory.source_tokenizer(tokenizers[0], config)
     scripts = config.get("src_scripts")
     return ServedModel(
         path=place,
@@ -163,7 +162,7 @@ def _read_model(path: Path, left: list[str]) -> ServedModel:
         also=tuple(taught(config)[1:]),
         lengths=Lengths.of(src, config, limit, tagged=config.get("tag") is not None),
         scripts=frozenset(map(str, scripts)) if isinstance(scripts, list) else frozenset(),
-        spans=Spans.of(src, tgt),
+        tgt_tokenizer=tokenizers[1],
         about=_about(path, place, config, exported),
         beam_size=config.get("decoding", {}).get("beam_size", DEFAULTS.beam_size),
         stamp=stamp,

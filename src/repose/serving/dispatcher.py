@@ -15,8 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import islice
 
+from repose.decoding.translator import Translation
 from repose.serving.log import where
-from repose.serving.messages import Answer, Batch, How, ModelChangedError, ModelToLoad
+from repose.serving.messages import Batch, How, ModelChangedError, ModelToLoad
 from repose.serving.metrics import Metrics
 from repose.serving.refusals import busy, closing
 from repose.serving.settings import Batching
@@ -46,7 +47,7 @@ class _Job:
     how: How
     sentence: str
     num_tokens: int
-    answer: "asyncio.Future[Answer]"
+    answer: "asyncio.Future[Translation]"
     arrived: float
     attempts: int = 0
 
@@ -148,7 +149,7 @@ class Dispatcher:
 
     async def translate(
         self, how: How, sentences: Sequence[str], num_tokens: Sequence[int], *, num_cut: int = 0
-    ) -> list[Answer]:
+    ) -> list[Translation]:
         """Translate sentences and return their answers in order. If cancelled, drop those that are still waiting.
 
         `num_tokens`: number of tokens of each sentence. `num_cut`: how many of the sentences were cut to fit.
@@ -411,13 +412,14 @@ class Dispatcher:
                 self._put(job)
         self._wake()
 
-    def _record(self, answers: Sequence[Answer]) -> None:
+    def _record(self, answers: Sequence[Translation]) -> None:
         """Record a translated batch in the metrics."""
-        metrics, tokens = self._metrics, [answer.num_src_tokens for answer in answers]
+        metrics, tokens = self._metrics, [len(answer.src_tokens) for answer in answers]
         metrics.batch_rows.observe(len(answers))
         metrics.padded_share.observe(1.0 - sum(tokens) / max(1, len(tokens) * max(tokens)))
         metrics.tokens.labels("source").inc(sum(tokens))
-        metrics.tokens.labels("target").inc(sum(answer.num_tokens for answer in answers))
+        best = [answer.hypotheses[0] for answer in answers if answer.hypotheses]
+        metrics.tokens.labels("target").inc(sum(len(one.tokens) + one.finished for one in best))
         metrics.truncated.inc(sum(answer.truncated for answer in answers))
 
     def _say_if_empty(self) -> None:

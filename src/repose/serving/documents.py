@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from repose.data.language import base_code
+from repose.decoding.translator import Translation
 from repose.documents.encodings import Encoded
 from repose.documents.formats import FORMATS, read_document
 from repose.documents.html import HtmlDocument
@@ -14,7 +15,7 @@ from repose.documents.job import Job, Reader
 from repose.documents.segment import Document
 from repose.serving.catalogue import Direction
 from repose.serving.dispatcher import Dispatcher
-from repose.serving.messages import Answer, How
+from repose.serving.messages import How
 from repose.serving.refusals import RequestError
 from repose.serving.texts import TranslatedText, in_turn, warnings_of
 from repose.system.errors import ReposeError
@@ -44,8 +45,8 @@ async def translate_html(
 ) -> list[TranslatedText]:
     """Translate HTML texts. All tags are kept, and placed by attention."""
 
-    def finished(page: HtmlDocument, job: Job, answers: Sequence[Answer]) -> TranslatedText:
-        text = page.text(job.placed([answer.whole for answer in answers]))
+    def finished(page: HtmlDocument, job: Job, answers: Sequence[Translation]) -> TranslatedText:
+        text = page.text(job.placed(answers))
         return TranslatedText(text, warnings=tuple(_warnings(direction, job, answers)))
 
     pages = [await _in_thread(HtmlDocument, text) for text in texts]  # separate calls can be cancelled in between
@@ -83,12 +84,12 @@ async def translate_file(
     (job,), (answers,) = await _translate(dispatcher, direction, [document], beam_size)
 
     def finished() -> tuple[bytes, list[str]]:
-        return job.finish([answer.whole for answer in answers]), _warnings(direction, job, answers)
+        return job.finish(answers), _warnings(direction, job, answers)
 
     return await _to_the_end(finished)
 
 
-def _warnings(direction: Direction, job: Job, answers: Sequence[Answer]) -> list[str]:
+def _warnings(direction: Direction, job: Job, answers: Sequence[Translation]) -> list[str]:
     text = "\n".join(job.sentences)
     return warnings_of(direction, text, answers, too_long=job.too_long > 0, by_line=False)
 
@@ -132,19 +133,19 @@ async def _translate(
     direction: Direction,
     documents: Sequence[Document],
     beam_size: int | None,
-) -> tuple[list[Job], list[list[Answer]]]:
+) -> tuple[list[Job], list[list[Translation]]]:
     """Translate the sentences of documents: first those without markup, then those that need attention to place markup.
 
     All documents are one request, so that the queue does not refuse later documents because of earlier ones.
     """
     model = direction.model
-    reader = Reader(base_code(direction.source), model.lengths.stays_whole, model.spans)
+    reader = Reader(base_code(direction.source), model.lengths, model.tgt_tokenizer)
     jobs = [await _in_thread(Job, document, reader) for document in documents]
     all_sentences = [sentence for job in jobs for sentence in job.sentences]
     with_attention = [wanted for job in jobs for wanted in job.with_attention]
-    answers: dict[int, Answer] = {}
+    answers: dict[int, Translation] = {}
     for attention in (False, True):
-        how = How(direction.place, direction.tag, beam_size, whole=True, attention=attention)
+        how = How(direction.place, direction.tag, beam_size, attention=attention)
         places = [place for place, wanted in enumerate(with_attention) if wanted == attention]
         sentences = [all_sentences[place] for place in places]
         answers |= zip(places, await in_turn(dispatcher, model, how, sentences, _in_thread), strict=True)

@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from repose.data.token_labels import CONTINUES
 from repose.decoding.parts import Parts, put_together
+from repose.decoding.translator import Translation
 from repose.documents.alignment import Span
 from repose.serving.catalogue import Direction
 from repose.serving.dispatcher import Dispatcher
-from repose.serving.messages import DIGITS, Answer
+from repose.serving.messages import DIGITS, Explained
 from repose.serving.texts import further, how_to, in_turn, joined, split, texts_of, warnings_of
 
 
@@ -38,11 +41,12 @@ async def explain(
     }
 
 
-def _alternatives(whole: Parts, answers: Sequence[Answer], number: int) -> list[dict[str, Any]]:
+def _alternatives(whole: Parts, answers: Sequence[Translation], number: int) -> list[dict[str, Any]]:
     """Return the alternatives without duplicates, each with the sum of its sentences' scores."""
     found = []
     for text, rank in further(whole, answers, number).items():
-        scores = [answer.scores[rank if rank < len(answer.scores) else 0] for answer in answers if answer.scores]
+        made = [answer.hypotheses for answer in answers if answer.hypotheses]
+        scores = [hypotheses[rank if rank < len(hypotheses) else 0].score for hypotheses in made]
         found.append({"text": text, "score": round(sum(scores), DIGITS)})
     return found
 
@@ -59,7 +63,7 @@ def _mean_of_last_layer(attention: Sequence[Sequence[Sequence[Sequence[float]]]]
     ]
 
 
-def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[dict[str, Any]]:
+def _sentences(whole: Parts, answers: Sequence[Translation], *, heads: bool) -> list[dict[str, Any]]:
     """Describe each sentence. Offsets count code points of the request's text and of the whole translation."""
     sentences, texts = [], texts_of(whole, answers, 0)
     src_at = 0
@@ -74,12 +78,12 @@ def _sentences(whole: Parts, answers: Sequence[Answer], *, heads: bool) -> list[
         source: list[dict[str, Any]] = []
         target: list[dict[str, Any]] = []
         attention: list[list[list[list[float]]]] = []
-        if (explained := answer.explained) is not None:
-            source = tokens(explained.src_tokens, explained.src_spans, begin)
-            target = tokens(explained.tgt_tokens, _stripped(explained.tgt_spans, answer.texts[0]), tgt_begin)
-            for token, log_prob in zip(target, explained.log_probs, strict=True):
+        if isinstance(answer, Explained) and answer.attention is not None:
+            source = tokens(answer.src_labels, answer.src_spans, begin)
+            target = tokens(answer.tgt_labels, _stripped(answer.tgt_spans, answer.text), tgt_begin)
+            for token, log_prob in zip(target, answer.log_probs, strict=True):
                 token["logProbability"] = log_prob
-            attention = explained.attention
+            attention = answer.attention.astype(np.float64).round(DIGITS).tolist()
         sentences.append(
             {
                 "source": {"text": part.text, "start": begin, "tokens": source},

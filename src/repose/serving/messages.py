@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from repose.decoding.translator import Translation
+from repose.documents.alignment import Span
 from repose.system.errors import ReposeError
 
 LENGTH = struct.Struct("!Q")
@@ -44,12 +46,10 @@ class How:
     tag: str | None = None
     beam_size: int | None = None
     num_hypotheses: int = 1
-    explain: bool = False
-    """Whether to return tokens, their probabilities and attention, too."""
-    whole: bool = False
-    """Whether to return the translator's own `Translation`, too, for `repose.documents`."""
     attention: bool = False
-    """Whether the `Translation` should contain attention."""
+    """Whether translations contain the attention that placing markup needs."""
+    explain: bool = False
+    """Whether translations are `Explained`."""
 
 
 class Batch(NamedTuple):
@@ -59,37 +59,17 @@ class Batch(NamedTuple):
     sentences: Sequence[str]
 
 
-class Explained(NamedTuple):
-    """Tokens, probabilities and attention of a translation."""
+@dataclass(frozen=True, kw_only=True)
+class Explained(Translation):
+    """A translation with readable tokens, their probabilities, and attention without the row after the last token."""
 
-    src_tokens: list[str]
+    src_labels: list[str]
     """Readable source tokens, with [START] and [END]."""
-    tgt_tokens: list[str]
+    tgt_labels: list[str]
     """Readable target tokens, without [START]. The last one is [END] if it was reached."""
     log_probs: list[float]
     """Log-probability of each target token, in nats."""
-    attention: list[list[list[list[float]]]]
-    """Cross-attention: (layers, heads, target tokens, source tokens)."""
-    src_spans: list[tuple[int, int]]
+    src_spans: list[Span]
     """Characters of the sentence that each source token stands for; an empty range for [START], a tag and [END]."""
-    tgt_spans: list[tuple[int, int]]
+    tgt_spans: list[Span]
     """Characters of the translation that each target token stands for; an empty range for [END]."""
-
-
-class Answer(NamedTuple):
-    """The translation of a sentence."""
-
-    texts: tuple[str, ...]
-    """Texts of the hypotheses, the best first; one empty text for a blank sentence."""
-    score: float = 0.0
-    """Log-probability of the best hypothesis, in nats."""
-    num_tokens: int = 0
-    """Number of target tokens of the best hypothesis, with [END]."""
-    num_src_tokens: int = 0
-    """Number of source tokens that the model read, with [START] and [END]."""
-    truncated: bool = False
-    explained: Explained | None = None
-    scores: tuple[float, ...] = ()
-    """Log-probability of each hypothesis, in nats."""
-    whole: Any = None
-    """The `Translation`, if it was requested."""

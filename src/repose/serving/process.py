@@ -7,12 +7,14 @@ message is its length followed by a pickle.
 import contextlib
 import importlib
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from repose.documents.alignment import Spans, for_placement, token_spans
+from repose.decoding.translator import Translation
+from repose.documents.alignment import for_placement, token_spans
 from repose.serving.catalogue import stamp_of
-from repose.serving.messages import DIGITS, LENGTH, Answer, Batch, Explained, ModelChangedError, ModelToLoad, packed
+from repose.serving.messages import DIGITS, LENGTH, Batch, Explained, ModelChangedError, ModelToLoad, packed
 from repose.system.helper import open_pipes, worker_error
 from repose.system.token_ids import START
 
@@ -36,8 +38,8 @@ def main() -> None:
             sink.flush()
 
 
-def answers(translator: Any, batch: Batch) -> list[Answer]:
-    """Translate a batch and return one answer per sentence, in order. Raises the translator's errors."""
+def answers(translator: Any, batch: Batch) -> list[Translation]:
+    """Translate a batch and return one translation per sentence, in order. Raises the translator's errors."""
     how = batch.how
     translations = translator.translate(
         list(batch.sentences),
@@ -46,38 +48,26 @@ def answers(translator: Any, batch: Batch) -> list[Answer]:
         attention=how.explain or how.attention,
         to=how.tag,
     )
-    return [_answer(translator, sentence, t, how) for sentence, t in zip(batch.sentences, translations, strict=True)]
+    if not how.explain:
+        return [for_placement(translation) for translation in translations]
+    return [_explained(translator, *each, how.tag) for each in zip(batch.sentences, translations, strict=True)]
 
 
-def _answer(translator: Any, sentence: str, translation: Any, how: Any) -> Answer:
-    best = translation.hypotheses[0] if translation.hypotheses else None
-    return Answer(
-        texts=tuple(hypothesis.text for hypothesis in translation.hypotheses) or (translation.text,),
-        score=translation.score,
-        num_tokens=0 if best is None else len(best.tokens) + best.finished,
-        num_src_tokens=len(translation.src_tokens),
-        truncated=translation.truncated,
-        explained=_explained(translator, sentence, translation, how.tag) if how.explain and best is not None else None,
-        scores=tuple(hypothesis.score for hypothesis in translation.hypotheses),
-        whole=for_placement(translation) if how.whole else None,
-    )
-
-
-def _explained(translator: Any, sentence: str, translation: Any, tag: str | None) -> Explained:
+def _explained(translator: Any, sentence: str, translation: Translation, tag: str | None) -> Translation:
+    if not translation.hypotheses:
+        return translation
     src, tgt, best = translator.src_tokenizer, translator.tgt_tokenizer, translation.hypotheses[0]
     tokens = [*best.tokens, *(["[END]"] if best.finished else [])]
     src_ids, ids = src.ids(translation.src_tokens), tgt.ids(tokens)
     (forced,) = translator.force([sentence], [[START, *ids]], to=tag)
-    attention = translation.attention[:, :, : len(tokens)]
     spans = tgt.decoded_spans(tgt.ids(best.tokens))
+    assert translation.attention is not None
     return Explained(
-        src_tokens=src.labels(src_ids),
-        tgt_tokens=tgt.labels(ids),
+        **vars(replace(translation, attention=translation.attention[:, :, : len(tokens)])),
+        src_labels=src.labels(src_ids),
+        tgt_labels=tgt.labels(ids),
         log_probs=[round(value, DIGITS) for value in forced.log_probs.tolist()],
-        attention=[
-            [[[round(x, DIGITS) for x in row] for row in head] for head in layer] for layer in attention.tolist()
-        ],
-        src_spans=token_spans(sentence, len(src_ids), Spans.of(src, tgt)),
+        src_spans=token_spans(sentence, len(src_ids), src),
         tgt_spans=[*spans, *[(spans[-1][1],) * 2 if spans else (0, 0)] * best.finished],
     )
 

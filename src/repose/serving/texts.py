@@ -3,18 +3,19 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
 from repose.data.input_warning import input_warning, line_warning
 from repose.data.language import base_code, name_with_code
 from repose.data.scripts import is_translated, unseen_script
 from repose.decoding.parts import Part, Parts, parts_of, put_together
+from repose.decoding.translator import Translation
 from repose.documents.segment import LINE
 from repose.serving.catalogue import Direction, ServedModel
 from repose.serving.dispatcher import Dispatcher
 from repose.serving.languages import canonical
-from repose.serving.messages import Answer, How
+from repose.serving.messages import How
 
 T = TypeVar("T")
 InThread: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
@@ -88,7 +89,7 @@ async def in_turn(
     how: How,
     sentences: Sequence[str],
     in_thread: InThread = asyncio.to_thread,
-) -> list[Answer]:
+) -> list[Translation]:
     """Translate any number of sentences, with a limited number of them in the queue at once.
 
     A sentence that is still longer than the longest one in training is cut: decoding it would take long and give
@@ -96,7 +97,7 @@ async def in_turn(
     """
     if not sentences:
         return []
-    answers: list[Answer] = []
+    answers: list[Translation] = []
     lengths = model.lengths
     num_tokens = await _done(sum(map(len, sentences)), lambda: list(map(model.size, sentences)), in_thread)
     read_tokens = [min(number, lengths.longest) for number in num_tokens]
@@ -108,7 +109,7 @@ async def in_turn(
             answered = await dispatcher.translate(how, read, read_tokens[some], num_cut=sum(is_cut))
             translated(sum(read_tokens[some]))
             answers += [
-                answer._replace(truncated=True) if cut else answer for answer, cut in zip(answered, is_cut, strict=True)
+                replace(answer, truncated=True) if cut else answer for answer, cut in zip(answered, is_cut, strict=True)
             ]
     return answers
 
@@ -119,7 +120,7 @@ async def _done(size: int, work: Callable[[], T], in_thread: InThread = asyncio.
 
 
 def _translated(
-    direction: Direction, text: str, whole: Parts, answers: Sequence[Answer], alternatives: int
+    direction: Direction, text: str, whole: Parts, answers: Sequence[Translation], alternatives: int
 ) -> TranslatedText:
     best = joined(whole, answers, 0)
     warnings = warnings_of(direction, text, answers, too_long=whole.too_long)
@@ -138,7 +139,7 @@ def warnings_of_unchanged(text: str, language: str) -> list[str]:
 
 
 def warnings_of(
-    direction: Direction, text: str, answers: Sequence[Answer], *, too_long: bool, by_line: bool = True
+    direction: Direction, text: str, answers: Sequence[Translation], *, too_long: bool, by_line: bool = True
 ) -> list[str]:
     """Return warnings about input in another script or language than the model's, or with overlong sentences.
 
@@ -160,7 +161,7 @@ def warnings_of(
     return warnings
 
 
-def further(whole: Parts, answers: Sequence[Answer], number: int) -> dict[str, int]:
+def further(whole: Parts, answers: Sequence[Translation], number: int) -> dict[str, int]:
     """Return the translations of the `number` ranks after the best, with their ranks.
 
     Duplicates, empty texts and copies of the best translation are left out.
@@ -172,14 +173,14 @@ def further(whole: Parts, answers: Sequence[Answer], number: int) -> dict[str, i
     return {text: rank for text, rank in found.items() if text.strip() and text != best}
 
 
-def joined(whole: Parts, answers: Sequence[Answer], rank: int) -> str:
+def joined(whole: Parts, answers: Sequence[Translation], rank: int) -> str:
     """Join the sentences' translations of a rank. A sentence with fewer translations contributes its best."""
     return put_together(texts_of(whole, answers, rank), whole.parts)
 
 
-def texts_of(whole: Parts, answers: Sequence[Answer], rank: int) -> list[str]:
+def texts_of(whole: Parts, answers: Sequence[Translation], rank: int) -> list[str]:
     """Return the texts that `joined` joins, one for each part."""
     return [
-        part.text if answer is None else answer.texts[rank if rank < len(answer.texts) else 0]
+        part.text if answer is None else answer.hypotheses[rank].text if rank < len(answer.hypotheses) else answer.text
         for part, answer in zip(whole.parts, whole.filled(answers), strict=True)
     ]

@@ -8,7 +8,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from typing import Any
 
-from repose.serving.messages import LENGTH, Answer, Batch, ModelToLoad, packed
+from repose.decoding.translator import Translation
+from repose.serving.messages import LENGTH, Batch, ModelToLoad, packed
 from repose.system.helper import OWN_SESSION, helper_command
 
 
@@ -54,13 +55,13 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    async def translate(self, batch: Batch) -> list[Answer]:
+    async def translate(self, batch: Batch) -> list[Translation]:
         """Translate a batch.
 
         Raises ReposeError if decoding does, WorkerLostError if the worker has ended. After a WorkerLostError or a
         cancellation, the worker can only be ended.
         """
-        answers: list[Answer] = await self._ask(batch)
+        answers: list[Translation] = await self._ask(batch)
         return answers
 
     async def _ask(self, message: object) -> Any:
