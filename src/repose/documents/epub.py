@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from repose.documents.archive import MOST_MEMBER_BYTES, Archive
 from repose.documents.encodings import read_text
 from repose.documents.html import HtmlDocument
-from repose.documents.segment import Document, Placed, Segment, Text
+from repose.documents.segment import Document, Placed, Segment, text_of
 from repose.documents.xml_source import Element, Letters, Xml, escape
 from repose.system.errors import DataError
 
@@ -88,8 +88,7 @@ class _Contents:
         """Return the file with these translations."""
         pieces, done = [], 0
         for title, translated in zip(self._titles, placed, strict=True):
-            text = "".join(piece.text for piece in translated if isinstance(piece, Text))
-            pieces += [self._data[done : title.inner], escape(text).encode()]
+            pieces += [self._data[done : title.inner], escape(text_of(translated)).encode()]
             done = title.closes
         return b"".join([*pieces, self._data[done:]])
 

@@ -73,10 +73,6 @@ class Job:
 
         Raises DataError if their number is wrong.
         """
-        return self._document.assemble(self.placed(translations))
-
-    def placed(self, translations: Sequence["Translation"]) -> list[Placed]:
-        """Return the segments with these translations of `sentences`. Raises DataError if their number is wrong."""
         if (given := len(translations)) != (number := len(self.sentences)):
             raise DataError(
                 f"the numbers of sentences and translations differ ({number} and {given}): give one translation per "
@@ -84,7 +80,8 @@ class Job:
             )
         remaining = map(_on_one_line, translations)
         segments = zip(self._document.segments, self._parts, strict=True)
-        return [self._of_segment(segment, parts.parts, parts.filled(remaining)) for segment, parts in segments]
+        placed = [self._of_segment(segment, parts.parts, parts.filled(remaining)) for segment, parts in segments]
+        return self._document.assemble(placed)
 
     def _of_segment(
         self, segment: Segment, parts: Sequence[Part], translations: Sequence["Translation | None"]

@@ -9,12 +9,12 @@ the word.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from repose.documents.alignment import Translated, Unit, words_of
-from repose.documents.segment import Mark, Markup, Placed, Segment, Text
+from repose.documents.segment import Close, Mark, Open, Placed, Point, Segment, Text
 
 MOST_WORK = 1 << 15
 """Maximum of words times marks in a segment. Above it, marks are placed in proportion to their positions."""
@@ -22,11 +22,10 @@ MOST_WORK = 1 << 15
 
 def place(segment: Segment, translated: Translated) -> Placed:
     """Return the translation with the segment's marks."""
-    if not segment.marks:
-        return [Text(translated.text)]
-    translated = replace(translated, units=tuple(_cut(segment, translated)))
-    steps = _Steps(translated.units, segment.text).of(segment.marks, (0, len(segment.text)))
-    return _written(translated, steps)
+    units = list(_cut(segment, translated))
+    out = _Writer(translated.text, units)
+    _Placement(units, segment.text, out).write(segment.marks, (0, len(segment.text)), (0, len(units)))
+    return out.placed
 
 
 def _cut(segment: Segment, translated: Translated) -> Iterator[Unit]:
@@ -51,34 +50,64 @@ def _all(marks: Sequence[Mark]) -> Iterator[Mark]:
         yield from _all(mark.within)
 
 
-class _Word(NamedTuple):
-    place: int
-    """Index in the units."""
-
-
-class _Edge(NamedTuple):
-    source: object
-    opens: bool
-    joined: bool
-
-
-_Step: TypeAlias = _Word | _Edge | Mark
 _Range: TypeAlias = tuple[int, int]
 
 
+class _Writer:
+    """Writes words and markup. White space goes after closing and before opening markup, and around visible points as
+    in the source."""
+
+    def __init__(self, text: str, units: Sequence[Unit]) -> None:
+        self._text, self._units = text, units
+        self.placed: Placed = []
+        self._space = ""
+
+    def word(self, number: int) -> None:
+        self._flush()
+        start, end = self._units[number][:2]
+        following = self._units[number + 1].start if number + 1 < len(self._units) else len(self._text)
+        self.placed.append(Text(self._text[start:end]))
+        self._space = self._text[end:following]
+
+    def opening(self, mark: Mark) -> None:
+        if not mark.joined:
+            self._flush()
+        self.placed.append(Open(mark.opens))
+
+    def closing(self, mark: Mark) -> None:
+        self.placed.append(Close(mark.closes))
+
+    def point(self, mark: Mark) -> None:
+        space = self._space or " "
+        if mark.shows and mark.space_before and self.placed:
+            self._space = space
+            self._flush()
+        self.placed.append(Point(mark.opens))
+        if mark.shows and mark.space_after:
+            self._space = space
+        elif mark.separates:
+            self._space = ""
+
+    def _flush(self) -> None:
+        if self._space:
+            self.placed.append(Text(self._space))
+        self._space = ""
+
+
 @dataclass
-class _Steps:
-    """Orders words and marks for writing."""
+class _Placement:
+    """Writes words and marks in their order."""
 
     units: Sequence[Unit]
     source: str
+    out: _Writer
 
-    def of(self, marks: Sequence[Mark], covers: _Range, words: _Range | None = None) -> Iterator[_Step]:
-        """Yield the words in the range `words` (all by default), with the marks placed among them.
+    def write(self, marks: Sequence[Mark], covers: _Range, words: _Range) -> None:
+        """Write the words in the range `words`, with the marks placed among them.
 
         `covers`: the range of source characters that these words represent.
         """
-        low, high = (0, len(self.units)) if words is None else words
+        low, high = words
         ranges = self._ranges(marks, covers, low, high)
         points = [place for place in range(len(marks)) if place not in ranges]
         boundaries = self._boundaries([marks[i] for i in points], list(ranges.values()), low, high)
@@ -87,22 +116,22 @@ class _Steps:
         word, waiting = low, deque(sorted(points, key=lambda i: (at[i], i)))
         while word < high or waiting:
             if waiting and at[waiting[0]] <= word:
-                yield from self._mark(marks[waiting.popleft()], (word, word))
+                self._mark(marks[waiting.popleft()], (word, word))
             elif word in starts:
                 taken = ranges[starts[word]]
-                yield from self._mark(marks[starts[word]], taken)
+                self._mark(marks[starts[word]], taken)
                 word = taken[1]
             else:
-                yield _Word(word)
+                self.out.word(word)
                 word += 1
 
-    def _mark(self, mark: Mark, words: _Range) -> Iterator[_Step]:
+    def _mark(self, mark: Mark, words: _Range) -> None:
         if mark.closes is None:
-            yield mark
-            return
-        yield _Edge(mark.opens, True, mark.joined)
-        yield from self.of(mark.within, (mark.start, mark.end), words)
-        yield _Edge(mark.closes, False, mark.joined)
+            self.out.point(mark)
+        else:
+            self.out.opening(mark)
+            self.write(mark.within, (mark.start, mark.end), words)
+            self.out.closing(mark)
 
     def _ranges(self, marks: Sequence[Mark], covers: _Range, low: int, high: int) -> dict[int, _Range]:
         """Return the range of words of each mark that has words, by the mark's index."""
@@ -196,53 +225,3 @@ def _longest_runs(owners: Sequence[int | None]) -> dict[int, _Range]:
 
 def _weight(unit: Unit, mark: Mark) -> float:
     return 0.0 if unit.attention is None else unit.attention.within(mark.start, mark.end)
-
-
-def _written(translated: Translated, steps: Iterator[_Step]) -> Placed:
-    out = _Writer()
-    starts = [unit.start for unit in translated.units] + [len(translated.text)]
-    for step in steps:
-        match step:
-            case _Word(number):
-                unit = translated.units[number]
-                out.word(translated.text[unit.start : unit.end], translated.text[unit.end : starts[number + 1]])
-            case _Edge():
-                out.edge(step)
-            case Mark():
-                out.point(step)
-    return out.placed
-
-
-class _Writer:
-    """Writes words and markup. White space goes after closing and before opening markup, and around visible points as
-    in the source."""
-
-    def __init__(self) -> None:
-        self.placed: Placed = []
-        self._space = ""
-
-    def word(self, text: str, space: str) -> None:
-        self._flush()
-        self.placed.append(Text(text))
-        self._space = space
-
-    def edge(self, edge: _Edge) -> None:
-        if edge.opens and not edge.joined:
-            self._flush()
-        self.placed.append(Markup(edge.source, edge.opens))
-
-    def point(self, mark: Mark) -> None:
-        space = self._space or " "
-        if mark.shows and mark.space_before and self.placed:
-            self._space = space
-            self._flush()
-        self.placed.append(Markup(mark.opens))
-        if mark.shows and mark.space_after:
-            self._space = space
-        elif mark.separates:
-            self._space = ""
-
-    def _flush(self) -> None:
-        if self._space:
-            self.placed.append(Text(self._space))
-        self._space = ""

@@ -8,12 +8,12 @@ from repose.decoding.parts import is_wide
 from repose.documents.segment import (
     LINE,
     MOST_NODES,
-    Markup,
     Placed,
     Segment,
     Text,
     TextDocument,
     segment,
+    text_of,
     too_many_nodes,
 )
 
@@ -47,12 +47,7 @@ class PlainDocument(TextDocument):
 
     def text(self, placed: Sequence[Placed]) -> str:
         """Return the text with these translations."""
-        return "".join(part if isinstance(part, str) else letters(placed[part]) for part in self._parts)
-
-
-def letters(placed: Placed) -> str:
-    """Return a translated segment's text without markup."""
-    return "".join(piece.text for piece in placed if not isinstance(piece, Markup))
+        return "".join(part if isinstance(part, str) else text_of(placed[part]) for part in self._parts)
 
 
 def _paragraphs(text: str) -> Iterator[str]:

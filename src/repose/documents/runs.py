@@ -27,12 +27,6 @@ Raw: TypeAlias = tuple[tuple[Element | str, Run | None], ...]
 """XML that stays as it is: pieces, each with the run that contains it, if any."""
 
 
-class _Looks(NamedTuple):
-    """The formatting of the letters in a mark."""
-
-    properties: str
-
-
 class RunLetters(NamedTuple):
     """Letters of a run, with the run's formatting."""
 
@@ -67,7 +61,10 @@ def _bounds_range(point: Point) -> bool:
 
 
 def marked(atoms: Iterator[RunLetters | Open | Close | Point], own: str) -> Iterator[Piece]:
-    """Yield a paragraph's pieces. Adjacent runs with the same formatting become a mark, unless it is `own`."""
+    """Yield a paragraph's pieces. Adjacent runs with the same formatting become a mark, unless it is `own`.
+
+    The source of such a mark is the formatting; that of all other markup is `Raw`.
+    """
     looks: str | None = None
     for atom in atoms:
         if isinstance(atom, RunLetters) and atom.is_raised and atom.properties != own and is_number(atom.text):
@@ -76,14 +73,14 @@ def marked(atoms: Iterator[RunLetters | Open | Close | Point], own: str) -> Iter
             atom = sign(atom.raw, atom.text)
         wanted = atom.properties if isinstance(atom, RunLetters) and atom.properties != own else None
         if looks is not None and wanted != looks and (not isinstance(atom, Point) or _bounds_range(atom)):
-            yield Close(_Looks(looks))
+            yield Close(looks)
             looks = None
         if wanted is not None and looks is None:
-            yield Open(_Looks(wanted))
+            yield Open(wanted)
             looks = wanted
         yield Text(atom.text) if isinstance(atom, RunLetters) else atom
     if looks is not None:
-        yield Close(_Looks(looks))
+        yield Close(looks)
 
 
 class Runs:
@@ -118,10 +115,10 @@ class Runs:
             if text:
                 yield self._run(text, looks[-1]), None
             text = ""
-            if not isinstance(piece.source, _Looks):
+            if not isinstance(piece.source, str):
                 yield from ((self._kept(node), run) for node, run in piece.source)  # type: ignore[attr-defined]
-            elif piece.opens:
-                looks.append(piece.source.properties)
+            elif isinstance(piece, Open):
+                looks.append(piece.source)
             else:
                 looks.pop()
         if text:

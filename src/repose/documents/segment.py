@@ -61,13 +61,6 @@ class Text(NamedTuple):
     text: str
 
 
-class Markup(NamedTuple):
-    """Markup that a format writes where a mark opens or closes, or at a point."""
-
-    source: object
-    opens: bool = False
-
-
 class Open(NamedTuple):
     """The beginning of a mark that contains text."""
 
@@ -142,7 +135,7 @@ def sign(source: object, text: str) -> Point:
 
 
 Piece: TypeAlias = Text | Open | Close | Point
-Placed: TypeAlias = list[Text | Markup]
+Placed: TypeAlias = list[Piece]
 """A translated segment: text and markup, in the order in which they are written."""
 
 

@@ -160,12 +160,24 @@ class Service:
         is_html = found.get("format") == "html"
 
         async def work() -> tuple[Detected | None, Direction | None, list[TranslatedText]]:
-            looked_at = several
-            if is_html and source.lower() == _AUTO:
-                looked_at = [await documents.letters_of_html(several)]
-            detected = self.detected(source, looked_at)
+            pages = await documents.read_html(several) if is_html else []
+            letters = [text for _, text in pages] if is_html else several
+            detected = self.detected(source, letters)
             direction = self.direction(source, target, detected, found.get("format"))
-            return detected, direction, await self._translate(direction, target, several, alternatives, is_html=is_html)
+            if direction is None:
+                warnings = (tuple(warnings_of_unchanged(text, target)) for text in letters)
+                unchanged = zip(several, warnings, strict=True)
+                return detected, None, [TranslatedText(text, warnings=about) for text, about in unchanged]
+            beam_size = self.settings.beam_size
+            with self.dispatcher.in_use():  # another dispatcher if the models have been replaced
+                if is_html:
+                    read = [page for page, _ in pages]
+                    made = await documents.translate_html(self.dispatcher, direction, read, beam_size)
+                else:
+                    made = await translate_texts(
+                        self.dispatcher, direction, several, beam_size=beam_size, alternatives=alternatives
+                    )
+            return detected, direction, made
 
         facts = request.scope["state"]["facts"]
         facts |= {"texts": len(several), "characters": sum(map(len, several))}
@@ -173,21 +185,6 @@ class Service:
         facts["source"] = shown(direction.source) if direction else None
         facts["target"] = shown(direction.target) if direction else None
         return JSONResponse(_answer(translated, isinstance(texts, list), detected, alternatives))
-
-    async def _translate(
-        self, direction: Direction | None, target: str, texts: list[str], alternatives: int, *, is_html: bool
-    ) -> list[TranslatedText]:
-        if direction is None:
-            letters = [await documents.letters_of_html([text]) if is_html else text for text in texts]
-            warnings = [tuple(warnings_of_unchanged(each, target)) for each in letters]
-            return [TranslatedText(text, warnings=about) for text, about in zip(texts, warnings, strict=True)]
-        beam_size = self.settings.beam_size
-        if is_html:
-            work = documents.translate_html(self.dispatcher, direction, texts, beam_size)
-        else:
-            work = translate_texts(self.dispatcher, direction, texts, beam_size=beam_size, alternatives=alternatives)
-        with self.dispatcher.in_use():  # another dispatcher if the models have been replaced
-            return await work
 
     async def detect_language(self, request: Request) -> Response:
         found = await self.read(request, cost=_number_of_texts)

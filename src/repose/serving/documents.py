@@ -40,18 +40,27 @@ def media_type(suffix: str, document: Document) -> str:
     return f"{kind}; charset={charset}" if charset else kind
 
 
+async def read_html(texts: Sequence[str]) -> list[tuple[HtmlDocument, str]]:
+    """Read HTML texts. Return each with its `letters_of`."""
+
+    def read(text: str) -> tuple[HtmlDocument, str]:
+        page = HtmlDocument(text)
+        return page, letters_of(page)
+
+    return [await _in_thread(read, text) for text in texts]  # separate calls can be cancelled in between
+
+
 async def translate_html(
-    dispatcher: Dispatcher, direction: Direction, texts: Sequence[str], beam_size: int | None
+    dispatcher: Dispatcher, direction: Direction, pages: Sequence[HtmlDocument], beam_size: int | None
 ) -> list[TranslatedText]:
     """Translate HTML texts. All tags are kept, and placed by attention."""
 
-    def finished(page: HtmlDocument, job: Job, answers: Sequence[Translation]) -> TranslatedText:
-        text = page.text(job.placed(answers))
+    def finished(job: Job, answers: Sequence[Translation]) -> TranslatedText:
+        text = job.finish(answers).decode()
         return TranslatedText(text, warnings=tuple(_warnings(direction, job, answers)))
 
-    pages = [await _in_thread(HtmlDocument, text) for text in texts]  # separate calls can be cancelled in between
     jobs, answers = await _translate(dispatcher, direction, pages, beam_size)
-    return [await _in_thread(finished, *each) for each in zip(pages, jobs, answers, strict=True)]
+    return [await _in_thread(finished, *each) for each in zip(jobs, answers, strict=True)]
 
 
 async def read(content: bytes, suffix: str) -> Document:
@@ -62,16 +71,6 @@ async def read(content: bytes, suffix: str) -> Document:
 def letters_of(document: Document) -> str:
     """Return the beginning of the text to translate, without markup, for language detection."""
     return "\n".join(segment.text for segment in islice(document.segments, _LOOKED_AT))[:_LOOKED_AT]
-
-
-async def letters_of_html(texts: Sequence[str]) -> str:
-    """Return the beginning of several HTML texts together, without markup, for language detection."""
-    letters = ""
-    for text in texts:
-        if len(letters) > _LOOKED_AT:
-            break
-        letters += await _in_thread(lambda text: letters_of(HtmlDocument(text)), text) + "\n"
-    return letters[:_LOOKED_AT]
 
 
 async def translate_file(
