@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import pytest
 from archives import member, packed
 
-from repose.documents import archive, office, segment, wordprocessing, xml_source
+from repose.documents import archive, office, segment, xml_source
 from repose.documents.archive import Archive
 from repose.documents.office import OfficeDocument
-from repose.documents.opendocument import read_opendocument
+from repose.documents.opendocument import OpenDocument
 from repose.documents.segment import Text
-from repose.documents.wordprocessing import read_docx
+from repose.documents.wordprocessing import WordDocument
 from repose.system.errors import DataError
 
 Shout = Callable[..., bytes]
@@ -78,7 +78,7 @@ def test_paragraphs_of_word(shouted_bytes: Shout, source: str, wanted: str) -> N
         return re.sub(r"(?<=>)[a-z &;.]+(?=</w:t>)", lambda found: found[0].upper().replace("&AMP;", "&amp;"), text)
 
     wanted = loud(wanted) if "gone" not in wanted else wanted
-    found = shouted_bytes(read_docx(docx(f'<w:p w:rsidR="1">{source}</w:p><w:sectPr/>')))
+    found = shouted_bytes(WordDocument(docx(f'<w:p w:rsidR="1">{source}</w:p><w:sectPr/>')))
     assert body(found) == f'<w:p w:rsidR="1">{wanted}</w:p><w:sectPr/>'
 
 
@@ -106,8 +106,8 @@ def test_no_sentence_goes_on_beyond_a_tab_or_a_line(
 ) -> None:
     """Nor does one beyond a line's end, unless the text goes on in lower case."""
     content = docx(f"<w:p>{source}</w:p>")
-    assert read_sentences(read_docx(content)) == sentences
-    found = body(shouted_bytes(read_docx(content), lambda number: range(number)[::-1]))
+    assert read_sentences(WordDocument(content)) == sentences
+    found = body(shouted_bytes(WordDocument(content), lambda number: range(number)[::-1]))
     assert found.count("<w:tab/>") + found.count("<w:br/>") == source.count("<w:tab/>") + source.count("<w:br/>")
     if wanted is not None:
         assert re.sub("<[^>]*>", "", re.sub("<w:(?:tab|br)/>", "|", found)) == wanted
@@ -116,7 +116,7 @@ def test_no_sentence_goes_on_beyond_a_tab_or_a_line(
 def test_a_language_and_what_is_not_checked_are_no_looks(shouted_bytes: Shout) -> None:
     unseen = '<w:noProof/><w:lang w:val="pt-PT"/>'
     source = run("one tw") + run("o ", f"<w:rPr>{unseen}</w:rPr>") + run("three", f"<w:rPr><w:b/>{unseen}</w:rPr>")
-    assert body(shouted_bytes(read_docx(docx(f"<w:p>{source}</w:p>")))) == (
+    assert body(shouted_bytes(WordDocument(docx(f"<w:p>{source}</w:p>")))) == (
         f"<w:p>{run('ONE TWO ')}{run('THREE', BOLD)}</w:p>"
     )
 
@@ -136,29 +136,29 @@ RAISED, LOWERED = (f'<w:rPr><w:vertAlign w:val="{way}script"/></w:rPr>' for way 
     ],
 )
 def test_raised_and_lowered_runs_of_word(shouted_bytes: Shout, source: str) -> None:
-    assert body(shouted_bytes(read_docx(docx(f"<w:p>{source}</w:p>")))) == f"<w:p>{source}</w:p>"
+    assert body(shouted_bytes(WordDocument(docx(f"<w:p>{source}</w:p>")))) == f"<w:p>{source}</w:p>"
 
 
 def test_a_model_does_not_read_a_raised_number_as_a_part_of_another() -> None:
     source = docx(f"<w:p>{run('ten 10')}{run('6', RAISED)}{run(' cells')}</w:p>")
-    assert [segment.text for segment in read_docx(source).segments] == ["ten 10 cells"]
+    assert [segment.text for segment in WordDocument(source).segments] == ["ten 10 cells"]
 
 
 @pytest.mark.parametrize("name", ["smartTag", "customXml"])
 def test_properties_stay_the_first_in_their_element(shouted_bytes: Shout, name: str) -> None:
     tag = f"<w:{name}><w:{name}Pr><w:attr/></w:{name}Pr>"
     source = docx(f"<w:p>{run('one ')}{tag}{run('two')}</w:{name}></w:p>")
-    found = shouted_bytes(read_docx(source), lambda _: [0, 0])  # no word comes from "two"
+    found = shouted_bytes(WordDocument(source), lambda _: [0, 0])  # no word comes from "two"
     assert f"{tag}{run('ONE')}</w:{name}>" in body(found)
 
 
 def test_a_section_of_character_data_is_text(shouted_bytes: Shout) -> None:
     for section in ("<![CDATA[tres & quatro]]>", "<![CDATA[tres\n& ]]><![CDATA[]]><![CDATA[quatro]]>"):
         source = f"<text:p>um <text:span>dois</text:span>{section} cinco</text:p>"
-        found = ElementTree.fromstring(member(shouted_bytes(read_opendocument(odt(source))), "content.xml"))
+        found = ElementTree.fromstring(member(shouted_bytes(OpenDocument(odt(source))), "content.xml"))
         assert " ".join("".join(found.itertext()).split()) == "UM DOISTRES & QUATRO CINCO"
     kept = "<text:p>1<![CDATA[2 & 3]]>4</text:p>"
-    assert kept in member(shouted_bytes(read_opendocument(odt(kept))), "content.xml")
+    assert kept in member(shouted_bytes(OpenDocument(odt(kept))), "content.xml")
 
 
 def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
@@ -170,7 +170,7 @@ def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
     header = f"<w:hdr {W}><w:p>{run('head')}</w:p></w:hdr>"
     others = {"word/footnotes.xml": note, "word/header1.xml": header, "word/media/x.bin": "\0\1", "word/a.xml": "<a/>"}
     data = docx(table, **others)
-    found = shouted_bytes(read_docx(data))
+    found = shouted_bytes(WordDocument(data))
     assert body(found) == table.replace("deep", "DEEP").replace("one", "ONE")
     assert member(found, "word/footnotes.xml") == note.replace(" note", " NOTE")
     assert ">HEAD<" in member(found, "word/header1.xml")
@@ -182,7 +182,7 @@ def test_tables_notes_headers_and_all_else(shouted_bytes: Shout) -> None:
 def test_other_prefixes_of_the_same_namespace(shouted_bytes: Shout) -> None:
     renamed = f"<w:document {W}><w:body><w:p>{run('one')}</w:p></w:body></w:document>".replace("w:", "x:")
     renamed = renamed.replace("xmlns:w", "xmlns:x")
-    found = shouted_bytes(read_docx(packed({"word/document.xml": renamed})))
+    found = shouted_bytes(WordDocument(packed({"word/document.xml": renamed})))
     assert member(found, "word/document.xml") == renamed.replace("one", "ONE")
 
 
@@ -190,13 +190,13 @@ def test_a_prefix_means_what_the_nearest_element_says(shouted_bytes: Shout) -> N
     here, elsewhere = (f'<p><r><t xml:space="preserve">{text}</t></r></p>' for text in ("one", "two"))
     main = W.replace(":w", "")
     source = f'<b {main}>{here}<c xmlns="urn:other">{elsewhere}<d {main}>{here}</d>{elsewhere}</c>{here}</b>{elsewhere}'
-    assert body(shouted_bytes(read_docx(docx(source)))) == source.replace("one", "ONE")
+    assert body(shouted_bytes(WordDocument(docx(source)))) == source.replace("one", "ONE")
 
 
 def test_the_usual_prefix_of_another_namespace(shouted_bytes: Shout) -> None:
     own, other = (f"<w:p>{run(text)}</w:p>" for text in ("one", "two"))
     source = f'{own}<c xmlns:w="urn:other">{other}<d {W}>{own}</d></c>'
-    assert body(shouted_bytes(read_docx(docx(source)))) == source.replace("one", "ONE")
+    assert body(shouted_bytes(WordDocument(docx(source)))) == source.replace("one", "ONE")
 
 
 ODF = "urn:oasis:names:tc:opendocument:xmlns:"
@@ -244,7 +244,7 @@ def odt(text: str) -> bytes:
     ],
 )  # fmt: skip
 def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: str) -> None:
-    found = shouted_bytes(read_opendocument(odt(source)))
+    found = shouted_bytes(OpenDocument(odt(source)))
     assert f"<office:body>{wanted}</office:body>" in member(found, "content.xml")
     with zipfile.ZipFile(io.BytesIO(found)) as file:
         first = file.infolist()[0]
@@ -252,7 +252,7 @@ def test_paragraphs_of_opendocument(shouted_bytes: Shout, source: str, wanted: s
 
 
 def test_characters_that_xml_cannot_hold_are_left_out() -> None:
-    found = read_opendocument(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
+    found = OpenDocument(odt("<text:p>a</text:p>")).assemble([[Text("x\x00\x08\ufffe]]>\ud800y")]])
     assert "<text:p>x]]&gt;y</text:p>" in member(found, "content.xml")
 
 
@@ -285,7 +285,7 @@ def crowded(number: int) -> bytes:
 )
 def test_what_is_hostile_or_damaged_is_refused(data: bytes, says: str) -> None:
     with pytest.raises(DataError, match=re.escape(says)) as caught:
-        read_docx(data)
+        WordDocument(data)
     assert "\n" not in str(caught.value)
 
 
@@ -294,9 +294,9 @@ def test_all_files_of_a_document_together_are_limited(monkeypatch: pytest.Monkey
     monkeypatch.setattr(segment, "MOST_NODES", 30)
     paragraph = f"<w:p>{run('one')}</w:p>"
     headers = {f"word/header{n}.xml": f"<w:hdr {W}>{paragraph * 3}</w:hdr>" for n in range(3)}
-    assert len(read_docx(docx(paragraph)).segments) == 1
+    assert len(WordDocument(docx(paragraph)).segments) == 1
     with pytest.raises(DataError, match="the document has more than 30 elements and texts"):
-        read_docx(docx(paragraph, **headers))
+        WordDocument(docx(paragraph, **headers))
 
 
 def test_an_archive_that_lies_about_its_sizes_is_read_no_further_than_it_says() -> None:
@@ -325,7 +325,7 @@ def test_ranges_begin_before_they_end_wherever_words_go(shouted_bytes: Shout, ki
     start, end = f'<w:{kind}Start w:id="0"/>', f'<w:{kind}End w:id="0"/>'
     text = run("he ") + run("has", BOLD) + start + run(" the book") + end + run(" read")
     for order in itertools.permutations(range(5)):
-        found = body(shouted_bytes(read_docx(docx(f"<w:p>{text}</w:p>")), lambda _, order=order: order))
+        found = body(shouted_bytes(WordDocument(docx(f"<w:p>{text}</w:p>")), lambda _, order=order: order))
         assert found.index(start) < found.index(end), order
 
 
@@ -344,7 +344,7 @@ ADDED, END_ADDED = '<w:ins w:id="1">', "</w:ins>"
 def test_a_field_of_several_changes_stays_as_it_is(shouted_bytes: Shout, field: str) -> None:
     text = f"<w:p>{run('one ')}{field}{run(' two three')}</w:p>"
     for order in itertools.permutations(range(3)):
-        found = body(shouted_bytes(read_docx(docx(text)), lambda _, order=order: order))
+        found = body(shouted_bytes(WordDocument(docx(text)), lambda _, order=order: order))
         assert field in found, order
 
 
@@ -365,7 +365,7 @@ TICK = run("☐", "<w:rPr><w:rFonts/></w:rPr>")
 def test_signs_and_what_fields_compute_are_no_words_that_others_could_replace(
     shouted_bytes: Shout, read_sentences: Sentences, sign: str
 ) -> None:
-    document = read_docx(docx(f"<w:p>{run('one ')}{sign}{run(' two')}</w:p>"))
+    document = WordDocument(docx(f"<w:p>{run('one ')}{sign}{run(' two')}</w:p>"))
     assert [sentence.split() for sentence in read_sentences(document)] == [["one", "two"]]
     for order in itertools.permutations(range(2)):
         assert sign in body(shouted_bytes(document, lambda _, order=order: order))
@@ -373,32 +373,34 @@ def test_signs_and_what_fields_compute_are_no_words_that_others_could_replace(
 
 def test_a_sign_of_an_opendocument_is_no_word(shouted_bytes: Shout) -> None:
     sign = '<text:span text:style-name="T1">✓</text:span>'
-    found = shouted_bytes(read_opendocument(odt(f"<text:p>one {sign} two</text:p>")), lambda _: (1, 0))
+    found = shouted_bytes(OpenDocument(odt(f"<text:p>one {sign} two</text:p>")), lambda _: (1, 0))
     assert sign in member(found, "content.xml")
 
 
 def test_fields_within_fields_without_end_are_all_kept(shouted_bytes: Shout) -> None:
     fields = f"{(BEGIN + SEPARATE) * 2_000}{run('word')}{END * 2_000}"
-    found = body(shouted_bytes(read_docx(docx(f"<w:p>{run('one ')}{fields}</w:p>"))))
+    found = body(shouted_bytes(WordDocument(docx(f"<w:p>{run('one ')}{fields}</w:p>"))))
     assert [found.count(bound) for bound in (BEGIN, SEPARATE, END)] == [2_000] * 3
     assert [text for text in re.findall(">([^<>]+)<", found) if text.strip()] == ["ONE", "word"]
 
 
 def test_a_field_of_several_paragraphs_is_translated(shouted_bytes: Shout) -> None:
     text = f"<w:p>{BEGIN}{INSTRUCTION}{SEPARATE}{run('one')}</w:p><w:p>{run('two')}{END}</w:p>"
-    found = body(shouted_bytes(read_docx(docx(text))))
+    found = body(shouted_bytes(WordDocument(docx(text))))
     assert re.findall(">([A-Z]+)<", found) == ["ONE", "TWO"]
 
 
 def test_what_stood_in_one_run_stays_in_one(shouted_bytes: Shout) -> None:
     """Its looks are not written for each piece of it: 553 bytes became 4.8 GB."""
     tabs = f"<w:r>{LONG}<w:tab/>{'<w:br/>' * 500}<w:tab/></w:r>"
-    assert f"{run('ONE', LONG)}{tabs}" in body(shouted_bytes(read_docx(docx(f"<w:p>{run('one', LONG)}{tabs}</w:p>"))))
+    assert f"{run('ONE', LONG)}{tabs}" in body(
+        shouted_bytes(WordDocument(docx(f"<w:p>{run('one', LONG)}{tabs}</w:p>")))
+    )
     mixed = f"<w:r>{LONG}<w:t>one </w:t><w:tab/><w:tab/><w:t>two</w:t></w:r>"
-    assert body(shouted_bytes(read_docx(docx(f"<w:p>{mixed}</w:p>")))).count(LONG) == 3
+    assert body(shouted_bytes(WordDocument(docx(f"<w:p>{mixed}</w:p>")))).count(LONG) == 3
     instruction = '<w:fldChar w:fldCharType="begin"/><w:instrText>X</w:instrText><w:fldChar w:fldCharType="separate"/>'
     field = f"<w:r>{BOLD}{instruction}</w:r>{run('ONE', BOLD)}{END}{run('TWO')}"
-    assert body(shouted_bytes(read_docx(docx(f"<w:p>{field}</w:p>")))) == f"<w:p>{field}</w:p>"
+    assert body(shouted_bytes(WordDocument(docx(f"<w:p>{field}</w:p>")))) == f"<w:p>{field}</w:p>"
 
 
 def nested(begin: str, end: str, levels: int) -> str:
@@ -407,7 +409,7 @@ def nested(begin: str, end: str, levels: int) -> str:
 
 def test_a_document_that_would_be_far_larger_than_it_was_is_refused(shouted_bytes: Shout) -> None:
     source = f"<w:p><w:r>{LONG}{'<w:t>one </w:t><w:tab/>' * 200}</w:r></w:p>"
-    document = read_docx(docx(source))
+    document = WordDocument(docx(source))
     with pytest.raises(DataError, match="would be far larger than the document"):
         shouted_bytes(document)
 
@@ -426,7 +428,7 @@ def test_no_paragraph_is_kept_for_each_level_that_it_stands_in(begin: str, end: 
     """Settings hold none, and where another element holds one, it is written once."""
     data = docx(nested(begin, end, 40))
     tracemalloc.start()
-    document = read_docx(data)
+    document = WordDocument(data)
     with contextlib.suppress(DataError):
         document.assemble([[Text(segment.text)] for segment in document.segments])
     peak = tracemalloc.get_traced_memory()[1]
@@ -460,7 +462,7 @@ def steps(function: Callable[[], object]) -> int:
 )
 def test_work_is_in_proportion_to_the_document(shouted_bytes: Shout, source: Callable[[int], bytes]) -> None:
     def translate(data: bytes) -> None:
-        shouted_bytes(read_docx(data) if b"word/" in data else read_opendocument(data))
+        shouted_bytes(WordDocument(data) if b"word/" in data else OpenDocument(data))
 
     few, many = (steps(partial(translate, source(number))) for number in (200, 1_600))
     assert many < 10 * few
@@ -471,7 +473,7 @@ def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
     for place in range(0, len(data), 7):
         for damaged in (data[:place], data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]):
             with contextlib.suppress(DataError):
-                assert isinstance(read_docx(damaged), OfficeDocument)
+                assert isinstance(WordDocument(damaged), OfficeDocument)
 
 
 def test_attributes_that_nobody_reads_take_no_memory() -> None:
@@ -479,7 +481,7 @@ def test_attributes_that_nobody_reads_take_no_memory() -> None:
     many = (" ".join(f'a{place}="{next(numbers)}"' for place in range(100)) for _ in range(3_000))
     document = docx(f"<w:p>{run('one')}</w:p>" + "".join(f"<w:x {attributes}/>" for attributes in many))
     tracemalloc.start()
-    read_docx(document)
+    WordDocument(document)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20_000_000  # of 4 MB
@@ -490,7 +492,7 @@ def test_markup_of_all_members_together_is_limited(monkeypatch: pytest.MonkeyPat
     document = docx(f"<w:p>{run('one')}</w:p>", **parts)
     monkeypatch.setattr(office, "MOST_MEMBER_BYTES", 1_000)
     with pytest.raises(DataError, match="the document has more than 1,000 bytes of text and markup: split it"):
-        OfficeDocument(document, wordprocessing._WordProcessing())
+        WordDocument(document)
 
 
 def test_an_archive_with_an_impossible_place_is_damaged() -> None:
@@ -505,4 +507,4 @@ def test_an_archive_with_an_impossible_place_is_damaged() -> None:
     size = int.from_bytes(data[end + 12 : end + 16], "little") + len(far)
     data[end + 12 : end + 16] = size.to_bytes(4, "little")
     with pytest.raises(DataError, match="this is not a document, or a damaged one"):
-        read_docx(bytes(data))
+        WordDocument(bytes(data))

@@ -12,8 +12,8 @@ from archives import member, packed
 
 from repose.documents import epub, html
 from repose.documents.epub import EpubDocument
-from repose.documents.opendocument import read_opendocument
-from repose.documents.presentation import read_pptx
+from repose.documents.opendocument import OpenDocument
+from repose.documents.presentation import Presentation
 from repose.documents.segment import Text
 from repose.documents.xml_source import Xml
 from repose.system.errors import DataError
@@ -35,7 +35,7 @@ def slide(paragraph: str) -> str:
 
 def translated(shouted_bytes: Shout, paragraph: str) -> str:
     found = member(
-        shouted_bytes(read_pptx(packed({"ppt/slides/slide1.xml": slide(paragraph)}))), "ppt/slides/slide1.xml"
+        shouted_bytes(Presentation(packed({"ppt/slides/slide1.xml": slide(paragraph)}))), "ppt/slides/slide1.xml"
     )
     return found.split("<a:p>")[1].split("</a:p>")[0]
 
@@ -78,12 +78,12 @@ def test_a_link_of_most_of_a_paragraph_is_kept_wherever_its_words_go(shouted_byt
     source = run("our project documentation", LINK) + run(" explains it")
     content = packed({"ppt/slides/slide1.xml": slide(source)})
     for order in itertools.permutations(range(5)):
-        found = member(shouted_bytes(read_pptx(content), lambda _, order=order: order), "ppt/slides/slide1.xml")
+        found = member(shouted_bytes(Presentation(content), lambda _, order=order: order), "ppt/slides/slide1.xml")
         assert "hlinkClick" in found
 
 
 def test_tabs_of_slides_stay_between_their_words(shouted_bytes: Shout) -> None:
-    (segment,) = read_pptx(packed({"ppt/slides/slide1.xml": slide(run("name of it\ttotal", BOLD))})).segments
+    (segment,) = Presentation(packed({"ppt/slides/slide1.xml": slide(run("name of it\ttotal", BOLD))})).segments
     assert segment.text == "name of it total"
     found = translated(shouted_bytes, run("name of it\ttotal", BOLD))
     assert "".join(re.findall("<a:t>([^<]*)</a:t>", found)).split("\t") == ["NAME OF IT", "TOTAL"]
@@ -93,7 +93,7 @@ def test_slides_notes_charts_and_diagrams_alone(shouted_bytes: Shout) -> None:
     names = ("slides/slide1", "slides/slide12", "notesSlides/notesSlide1", "charts/chart3", "diagrams/data1")
     others = ("slideMasters/slideMaster1", "slideLayouts/slideLayout2", "comments/comment1")
     source = packed({f"ppt/{name}.xml": slide(run("one")) for name in (*names, *others)} | {"ppt/media/a.png": "x"})
-    found = shouted_bytes(read_pptx(source))
+    found = shouted_bytes(Presentation(source))
     assert [member(found, f"ppt/{name}.xml") == slide(run("ONE")) for name in names] == [True] * 5
     assert [member(found, f"ppt/{name}.xml") == slide(run("one")) for name in others] == [True] * 3
 
@@ -101,14 +101,14 @@ def test_slides_notes_charts_and_diagrams_alone(shouted_bytes: Shout) -> None:
 def test_other_prefixes(shouted_bytes: Shout) -> None:
     content = slide(run("one")).replace("a:", "x:").replace("xmlns:x:", "xmlns:x=").replace("xmlns:a", "xmlns:x")
     assert "<x:t>one</x:t>" in content
-    found = member(shouted_bytes(read_pptx(packed({"ppt/slides/slide1.xml": content}))), "ppt/slides/slide1.xml")
+    found = member(shouted_bytes(Presentation(packed({"ppt/slides/slide1.xml": content}))), "ppt/slides/slide1.xml")
     assert "<x:r><x:t>ONE</x:t></x:r>" in found
 
 
 def test_other_opendocument_files(shouted_bytes: Shout) -> None:
     namespaces = 'xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0" xmlns:d="urn:d"'
     content = f"<d:body {namespaces}><d:page><text:p>one</text:p></d:page><text:p>3.5</text:p></d:body>"
-    found = member(shouted_bytes(read_opendocument(packed({"mimetype": "x", "content.xml": content}))), "content.xml")
+    found = member(shouted_bytes(OpenDocument(packed({"mimetype": "x", "content.xml": content}))), "content.xml")
     assert found == content.replace("one", "ONE")
 
 
@@ -152,7 +152,7 @@ PRESENTATION = 'xmlns:presentation="urn:oasis:names:tc:opendocument:xmlns:presen
 def test_cells_and_slides_of_opendocument(shouted_bytes: Shout, source: str, wanted: str) -> None:
     content = f"<office:body {ODF} {PRESENTATION}>{{}}<text:p>two</text:p></office:body>"
     data = packed({"content.xml": content.format(source)})
-    found = member(shouted_bytes(read_opendocument(data)), "content.xml")
+    found = member(shouted_bytes(OpenDocument(data)), "content.xml")
     assert found == content.format(wanted).replace("two", "TWO")
 
 
@@ -336,7 +336,7 @@ def test_all_pages_of_a_book_together_are_limited(monkeypatch: pytest.MonkeyPatc
 
 def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
     for source, read in (
-        (packed({"ppt/slides/slide1.xml": slide(run("one ") + run("two", BOLD))}), read_pptx),
+        (packed({"ppt/slides/slide1.xml": slide(run("one ") + run("two", BOLD))}), Presentation),
         (book("<p>one <b>two</b></p>"), EpubDocument),
     ):
         for place in range(0, len(source), 3):
@@ -356,7 +356,7 @@ def test_any_cut_or_changed_byte_is_a_sentence_or_a_document() -> None:
 def test_sentences_end_at_tabs_and_lines_of_slides(
     read_sentences: Sentences, source: str, sentences: list[str]
 ) -> None:
-    assert read_sentences(read_pptx(packed({"ppt/slides/slide1.xml": slide(source)}))) == sentences
+    assert read_sentences(Presentation(packed({"ppt/slides/slide1.xml": slide(source)}))) == sentences
 
 
 @pytest.mark.parametrize(
@@ -370,4 +370,4 @@ def test_sentences_end_at_tabs_and_lines_of_opendocument(
     read_sentences: Sentences, source: str, sentences: list[str]
 ) -> None:
     content = packed({"content.xml": f"<office:text {ODF}><text:p>{source}</text:p></office:text>"})
-    assert read_sentences(read_opendocument(content)) == sentences
+    assert read_sentences(OpenDocument(content)) == sentences

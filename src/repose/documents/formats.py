@@ -6,12 +6,12 @@ from typing import Literal, NamedTuple
 from repose.documents.encodings import read_text
 from repose.documents.epub import EpubDocument
 from repose.documents.html import HtmlDocument
-from repose.documents.opendocument import read_opendocument
+from repose.documents.opendocument import OpenDocument
 from repose.documents.plain import PlainDocument
-from repose.documents.presentation import read_pptx
+from repose.documents.presentation import Presentation
 from repose.documents.segment import Document, TextDocument
 from repose.documents.subtitles import SubtitleDocument
-from repose.documents.wordprocessing import read_docx
+from repose.documents.wordprocessing import WordDocument
 from repose.system.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def _of_text(media_type: str, make: Callable[[str], TextDocument], markup: Liter
 
 
 def _of_opendocument(kind: str) -> Format:
-    return Format(f"application/vnd.oasis.opendocument.{kind}", read_opendocument, archive=True)
+    return Format(f"application/vnd.oasis.opendocument.{kind}", OpenDocument, archive=True)
 
 
 _PARAGRAPHS = _of_text("text/plain", lambda text: PlainDocument(text, paragraphs=True))
@@ -42,8 +42,8 @@ FORMATS: dict[str, Format] = {
     ".htm": _HTML,
     ".srt": _of_text("application/x-subrip", lambda text: SubtitleDocument(text, webvtt=False)),
     ".vtt": _of_text("text/vtt", lambda text: SubtitleDocument(text, webvtt=True)),
-    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", read_docx, archive=True),
-    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", read_pptx, archive=True),
+    ".docx": Format(f"{_OFFICE}.wordprocessingml.document", WordDocument, archive=True),
+    ".pptx": Format(f"{_OFFICE}.presentationml.presentation", Presentation, archive=True),
     ".odt": _of_opendocument("text"),
     ".odp": _of_opendocument("presentation"),
     ".ods": _of_opendocument("spreadsheet"),

@@ -5,45 +5,15 @@ it was.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from repose.data.scripts import has_letters
 from repose.documents.archive import MOST_MEMBER_BYTES, Archive, most_written
 from repose.documents.segment import Piece, Placed, Segment, Text, segment, text_of
 from repose.documents.xml_source import Element, Xml
 from repose.system.errors import DataError
-
-
-class XmlFormat(Protocol):
-    """The meaning of the XML elements in a kind of document."""
-
-    what: str
-    """Such a document, with its article, for error messages."""
-    members: re.Pattern[str]
-    """Pattern of the names of members with text."""
-    prefixes: dict[str, str]
-    """Usual prefix of each namespace."""
-    attributes: frozenset[str]
-    """Names, without prefixes, of the attributes that are read."""
-    paragraphs: frozenset[str]
-    """Names of the elements that are paragraphs."""
-    collapse: bool
-    """Whether white space is collapsed, as in HTML."""
-
-    def tags(self, xml: Xml) -> dict[int, str]:  # noqa: ARG002
-        """Return replacements (`Xml.tags`) for start tags that would hide a translation. By default, none."""
-        return {}
-
-    def skips(self, element: Element) -> bool:  # noqa: ARG002
-        """Return whether the paragraphs in an element stay as they are. By default, none do."""
-        return False
-
-    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
-        """Return the text and the markup of a paragraph."""
-
-    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
-        """Yield the translated paragraph, in pieces. `changed`: the paragraphs inside it, as for `Xml.written`."""
 
 
 class _Place(NamedTuple):
@@ -53,29 +23,58 @@ class _Place(NamedTuple):
     after: str
 
 
-class OfficeDocument:
-    """An office document: an archive of XML files."""
+class OfficeDocument(ABC):
+    """An office document: an archive of XML files. Its subclasses say what the elements of their formats mean."""
 
-    def __init__(self, content: bytes, xml_format: XmlFormat) -> None:
+    what: ClassVar[str]
+    """Such a document, with its article, for error messages."""
+    members: ClassVar[re.Pattern[str]]
+    """Pattern of the names of members with text."""
+    prefixes: ClassVar[dict[str, str]]
+    """Usual prefix of each namespace."""
+    attributes: ClassVar[frozenset[str]]
+    """Names, without prefixes, of the attributes that are read."""
+    paragraphs: ClassVar[frozenset[str]]
+    """Names of the elements that are paragraphs."""
+    collapse: ClassVar[bool]
+    """Whether white space is collapsed, as in HTML."""
+
+    def __init__(self, content: bytes) -> None:
         """Raises DataError if the content is no such document, is damaged, or unpacks to more than the limits."""
-        self._archive, self._format = Archive(content), xml_format
+        self._archive = Archive(content)
         self._xml: dict[str, Xml] = {}
         self._places: list[_Place] = []
         self.segments: list[Segment] = []
         """Paragraphs with letters."""
-        texts = {name: data for name, data in self._archive.members.items() if xml_format.members.fullmatch(name)}
+        texts = {name: data for name, data in self._archive.members.items() if self.members.fullmatch(name)}
         if sum(map(len, texts.values())) > MOST_MEMBER_BYTES:
             raise DataError(f"the document has more than {MOST_MEMBER_BYTES:,} bytes of text and markup: split it")
         for member, data in texts.items():
             others = sum(xml.num_nodes for xml in self._xml.values())
-            xml = Xml(data, xml_format.prefixes, member, attributes=xml_format.attributes, others=others)
+            xml = Xml(data, self.prefixes, member, attributes=self.attributes, others=others)
             self._xml[member] = xml
-            xml.tags = xml_format.tags(xml)
-            for element in xml.root.walk(xml_format.skips):
-                if element.name in xml_format.paragraphs:
-                    self._add(member, element, xml_format.pieces(xml, element))
+            xml.tags = self.tags(xml)
+            for element in xml.root.walk(self.skips):
+                if element.name in self.paragraphs:
+                    self._add(member, element, self.pieces(xml, element))
         if not self._xml:
-            raise DataError(f"this is not {xml_format.what}: it holds no text in the usual place")
+            raise DataError(f"this is not {self.what}: it holds no text in the usual place")
+
+    def tags(self, xml: Xml) -> dict[int, str]:  # noqa: ARG002
+        """Return replacements (`Xml.tags`) for start tags that would hide a translation. By default, none."""
+        return {}
+
+    def skips(self, element: Element) -> bool:  # noqa: ARG002
+        """Return whether the paragraphs in an element stay as they are. By default, none do."""
+        return False
+
+    @abstractmethod
+    def pieces(self, xml: Xml, paragraph: Element) -> list[Piece]:
+        """Return the text and the markup of a paragraph."""
+
+    @abstractmethod
+    def written(self, xml: Xml, paragraph: Element, placed: Placed, changed: dict[int, str]) -> Iterator[str]:
+        """Yield the translated paragraph, in pieces. `changed`: the paragraphs inside it, as for `Xml.written`."""
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """Return the archive with these translations.
@@ -89,7 +88,7 @@ class OfficeDocument:
         for place, translated in reversed(list(zip(self._places, placed, strict=True))):
             member, paragraph, before, after = place
             whole = [Text(before), *translated, Text(after)]
-            written = self._format.written(self._xml[member], paragraph, whole, changed[member])
+            written = self.written(self._xml[member], paragraph, whole, changed[member])
             changed[member][paragraph.start] = joined = _joined(written, left)
             left -= len(joined)
         return self._archive.written({member: self._member(member, some) for member, some in changed.items() if some})
@@ -101,7 +100,7 @@ class OfficeDocument:
 
     def _add(self, member: str, paragraph: Element, pieces: Sequence[Piece]) -> None:
         if has_letters(text_of(pieces)):
-            before, made, after = segment(pieces, collapse=self._format.collapse)
+            before, made, after = segment(pieces, collapse=self.collapse)
             self.segments.append(made)
             self._places.append(_Place(member, paragraph, before, after))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from repose.documents.office import OfficeDocument, XmlFormat
+from repose.documents.office import OfficeDocument
 from repose.documents.segment import (
     MOST_OF_A_SIGN,
     Close,
@@ -36,7 +36,9 @@ _VALUE = re.compile(r"""\s[\w.-]+:string-value\s*=\s*(?:"[^"]*"|'[^']*')""")
 """A cell's text as an attribute. Programs show it instead of the cell's paragraph."""
 
 
-class _OpenDocument(XmlFormat):
+class OpenDocument(OfficeDocument):
+    """An OpenDocument file (.odt, .odp, .ods)."""
+
     what = "an OpenDocument file (.odt, .odp, .ods)"
     members = re.compile(r"content\.xml|styles\.xml")
     prefixes = {f"{_OASIS}{name}:1.0": name for name in ("text", "table", "office", "style", "presentation")} | {
@@ -46,8 +48,10 @@ class _OpenDocument(XmlFormat):
     paragraphs = frozenset(["text:p", "text:h", "presentation:footer-decl", "presentation:header-decl"])
     collapse = True
 
-    def __init__(self) -> None:
+    def __init__(self, content: bytes) -> None:
+        """Raises the errors of `OfficeDocument`."""
         self._raised: dict[Xml, frozenset[str]] = {}
+        super().__init__(content)
 
     def tags(self, xml: Xml) -> dict[int, str]:
         """Return start tags of cells without the attribute that repeats the text, so that paragraphs are shown."""
@@ -138,11 +142,3 @@ def _pieces(xml: Xml, element: Element, styles: frozenset[str]) -> Iterator[Piec
 def _shows(element: Element) -> bool:
     has_text = any(isinstance(child, Letters) and child.text.strip() for child in element.children)
     return element.name in _SHOWN or (has_text and element.name not in _UNSEEN)
-
-
-def read_opendocument(data: bytes) -> OfficeDocument:
-    """Read an OpenDocument file.
-
-    Raises DataError if the data is no such file, is damaged, or unpacks to more than the limits.
-    """
-    return OfficeDocument(data, _OpenDocument())

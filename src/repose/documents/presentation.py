@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from repose.documents.office import OfficeDocument, XmlFormat
+from repose.documents.office import OfficeDocument
 from repose.documents.runs import Run, RunLetters, Runs, letters_of, marked, own_looks
 from repose.documents.segment import Piece, Placed, Point
 from repose.documents.xml_source import Element, Xml, escape
@@ -13,7 +13,9 @@ _OF_TEXT = re.compile(r"""\s(?:lang|altLang|dirty|err|smtClean)\s*=\s*(?:"[^"]*"
 """Attributes of a run that do not affect its formatting: its language, and the spelling checker's results."""
 
 
-class _Presentation(XmlFormat):
+class Presentation(OfficeDocument):
+    """A presentation (.pptx)."""
+
     what = "a presentation (.pptx)"
     members = re.compile(r"ppt/(?:slides/slide|notesSlides/notesSlide|charts/chart|diagrams/(?:data|drawing))\d*\.xml")
     prefixes = dict.fromkeys(_DRAWING, "a")
@@ -66,11 +68,3 @@ def _properties(xml: Xml, looks: Element) -> str:
     rest = xml.written(looks, {}).removeprefix(tag)
     plain = re.fullmatch(r"<[^\s/>]+\s*/?>", shorter) is not None and not list(looks.elements())
     return "" if plain else shorter + rest
-
-
-def read_pptx(data: bytes) -> OfficeDocument:
-    """Read a presentation.
-
-    Raises DataError if the data is no presentation, is damaged, or unpacks to more than the limits.
-    """
-    return OfficeDocument(data, _Presentation())

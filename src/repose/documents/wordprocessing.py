@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from repose.data.scripts import has_letters
-from repose.documents.office import OfficeDocument, XmlFormat
+from repose.documents.office import OfficeDocument
 from repose.documents.runs import Raw, Run, RunLetters, Runs, letters_of, marked, own_looks
 from repose.documents.segment import MOST_DEPTH, MOST_OF_A_SIGN, Close, End, Open, Piece, Placed, Point, is_sign, sign
 from repose.documents.xml_source import Element, Xml
@@ -63,7 +63,9 @@ class _Bound(NamedTuple):
 _Atom: TypeAlias = RunLetters | _Bound | Open | Close | Point
 
 
-class _WordProcessing(XmlFormat):
+class WordDocument(OfficeDocument):
+    """A Word document (.docx)."""
+
     what = "a Word document (.docx)"
     members = re.compile(r"word/(?:document|header|footer|footnotes|endnotes)\d*\.xml")
     prefixes = dict.fromkeys(_MAIN, "w") | dict.fromkeys(_MATH, "m")
@@ -261,11 +263,3 @@ def _raw(atom: _Atom) -> Raw:
     if isinstance(atom, RunLetters | _Bound):
         return atom.raw
     return atom.source  # type: ignore[return-value]
-
-
-def read_docx(data: bytes) -> OfficeDocument:
-    """Read a Word document.
-
-    Raises DataError if the data is no Word document, is damaged, or unpacks to more than the limits.
-    """
-    return OfficeDocument(data, _WordProcessing())
