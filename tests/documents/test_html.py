@@ -74,6 +74,7 @@ def backwards(number: int) -> Sequence[int]:
         ("<textarea><script></textarea><p>said", "<textarea><script></textarea><p>SAID"),
         ("<title>never <b>ends", "<title>NEVER <b>ENDS"),
         ("one</> two", "ONE</> TWO"),
+        ("one</b title='x>y'> two", "ONE</b title='x>y'> TWO"),
         ("", ""),
     ],
 )  # fmt: skip

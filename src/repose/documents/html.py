@@ -1,16 +1,14 @@
 """HTML: translate the text that a browser shows, and keep everything else byte for byte.
 
-The standard library's parser finds tokens, and every token keeps its slice of the source. No tree is built and written
+Tokens are found where browsers find them, and every token keeps its slice of the source. No tree is built and written
 anew, so malformed HTML stays as it was. Segments contain inline elements. Between segments are block elements, line
 breaks, and inline tags without a partner in the same segment.
 """
 
-import contextlib
 import html
 import re
 from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from repose.data.scripts import has_letters
@@ -67,7 +65,6 @@ _ENDED_BY: dict[str, frozenset[str]] = {
 _TEXT_ALONE = frozenset(["title", "textarea"])
 """Elements in which only their end tag is markup."""
 _FOREIGN = frozenset(["math", "svg"])
-_COMMENT = re.compile(r"<!--(?:-?>|(?s:.)*?--!?>)")
 _NOT_SHOWN = "area link meta param rp rt script source style template track wbr"
 _UNSEEN = frozenset(_NOT_SHOWN.split())
 """Elements that do not separate words, such as the reading above the letters of a ruby."""
@@ -75,7 +72,23 @@ _RAISED = frozenset(["sup", "sub"])
 """Elements whose numbers belong to the word before them."""
 
 _CDATA = "<![CDATA["
-_MARKUP = re.compile(r"<[a-zA-Z/!?]")
+_BEGINS = re.compile(r"<[a-zA-Z/!?]")
+"""The beginning of markup; any other < is text."""
+_S = r"\t\n\f\r "  # white space
+_VALUE = rf'(?:"([^"]*+)"|\'([^\']*+)\'|(?!["\'])([^{_S}>]*+))'
+_ATTRIBUTE = re.compile(rf"[{_S}/]*+([^{_S}/>][^{_S}/>=]*+)(?:[{_S}]*+=[{_S}]*+{_VALUE}|(?![{_S}]*+=))")
+_MARKUP = re.compile(
+    r"<!--(?:-?>|(?s:.)*?--!?>)"
+    r"|<!\[CDATA\[(?s:.)*?\]\]>"
+    r"|<(?!!--|!\[CDATA\[)[!?][^>]*+>"
+    r"|</(?![a-zA-Z])[^>]*+>"
+    rf"|</?+(?P<name>[a-zA-Z][^{_S}/>]*+)(?P<attributes>(?:{_ATTRIBUTE.pattern})*+)(?P<rest>[{_S}/]*+)>"
+)
+"""Comments, CDATA sections, declarations, bogus comments and tags: https://html.spec.whatwg.org/#tokenization."""
+_INSTRUCTION = re.compile(r"<\?(?s:.)*?\?>")
+"""A processing instruction in XHTML."""
+_CLOSING = {name: re.compile(rf"</{name}[{_S}/>]", re.IGNORECASE) for name in ("script", "style", *_TEXT_ALONE)}
+"""The end tags of elements in which nothing else is markup."""
 
 _Kind: TypeAlias = Literal["text", "start", "end", "point"]
 
@@ -106,7 +119,9 @@ class HtmlDocument(TextDocument):
         Raises DataError if there are more than `MOST_NODES` tokens, with the others.
         """
         self._source = source
-        tokens = list(_tokens(source, xhtml, others))
+        tokens = list(islice(_tokens(source, xhtml), MOST_NODES - others + 1))
+        if len(tokens) + others > MOST_NODES:
+            raise too_many_nodes()
         self.num_nodes = len(tokens)
         self.segments: list[Segment] = []
         """Text that is shown: paragraphs, titles, cells."""
@@ -269,158 +284,63 @@ def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
     return list(following)[::-1]
 
 
-def _tokens(source: str, xhtml: bool, others: int) -> Iterator[_Token]:
-    """Split the whole source into tokens."""
-    found = _Tokenizer(source, xhtml, others).found
-    for token, after in pairwise([*found, _Token("point", len(source), len(source))]):
-        piece = source[token.start : after.start]
-        text = ""
-        if token.kind == "text":
-            is_cdata = xhtml and piece.startswith(_CDATA)
-            text = piece[len(_CDATA) : -len("]]>")] if is_cdata else html.unescape(piece)
-        yield token._replace(end=after.start, text=text)
-
-
-def _local(name: str) -> str:
-    """Return the name of an XML element without its prefix."""
-    return name.rpartition(":")[2]
-
-
-class _EndlessMarkupError(Exception):
-    """Raised if the rest of a source is one unfinished piece of markup, with no more tokens to find."""
-
-
-class _Tokenizer(HTMLParser):
-    """Finds where tokens start, with the same result in all versions of the standard library."""
-
-    CDATA_CONTENT_ELEMENTS = ("script", "style")  # type: ignore[misc]
-    RCDATA_CONTENT_ELEMENTS = ()  # type: ignore[misc]
-
-    def __init__(self, source: str, xhtml: bool, others: int) -> None:
-        super().__init__(convert_charrefs=False)
-        self._xhtml, self._others = xhtml, others
-        self._is_closing = False
-        self.found: list[_Token] = []
-        self._text_alone = set() if xhtml else set(_TEXT_ALONE)
-        self._source = source
-        self._lines = [0, *(place + 1 for place, character in enumerate(source) if character == "\n")]
-        with contextlib.suppress(_EndlessMarkupError):
-            self.feed(source.replace("&", "_"))  # it would stop at some; `html.unescape` resolves them
-            self._is_closing = True
-            self.close()
-        if not self.found or self.found[0].start:
-            self.found.insert(0, _Token("point", 0, 0))
-
-    def _place(self) -> int:
-        line, column = self.getpos()
-        return self._lines[line - 1] + column
-
-    def _add(self, kind: _Kind, name: str = "", *, opaque: bool = False, further: int = 0) -> None:
-        start = self._place() + further
-        if self.found and start <= self.found[-1].start:
-            return  # the parser reports twice what it could not read
-        if len(self.found) + self._others >= MOST_NODES:
-            raise too_many_nodes()
-        self.found.append(_Token(kind, start, start, name.lower(), opaque=opaque))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Add a start tag."""
-        tag = _local(tag) if self._xhtml else tag
-        if tag in VOID:
-            self._add("point", tag)
-            return
-        values = dict(reversed(attrs))  # of repeated attributes, the first counts
-        kept = (values.get("translate") or "").strip().lower() == "no"
-        kept = kept or "notranslate" in (values.get("class") or "").split()
-        self._add("start", tag, opaque=kept or tag in OPAQUE)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Add a self-closing tag. Elements of svg and math may be self-closing; HTML's own may not."""
-        if self._xhtml:
-            name = _local(tag)
-            is_empty = not (name in VOID or name in BLOCKS or name in OPAQUE)  # an anchor, say, which is invisible
-            self._add("point", "" if is_empty else name)
-        elif (tag in BLOCKS or tag in OPAQUE) and tag not in _FOREIGN:
-            self.handle_starttag(tag, attrs)
+def _tokens(source: str, xhtml: bool) -> Iterator[_Token]:
+    """Split the whole source into tokens, where browsers do."""
+    endless: set[str] = set()  # elements of `_TEXT_ALONE` that have no end tag any more
+    place = 0
+    while place < len(source):
+        if _BEGINS.match(source, place):
+            token = _markup(source, place, xhtml)
         else:
-            self._add("point", tag)
+            token = _text(source, place, _BEGINS.search(source, place))
+        yield token
+        place = token.end
+        if token.kind != "start" or token.name in endless or (xhtml and token.name in _TEXT_ALONE):
+            continue
+        if (closing := _CLOSING.get(token.name)) is not None:
+            found = closing.search(source, place)
+            if found is None and token.name in _TEXT_ALONE:
+                endless.add(token.name)
+                continue
+            content = _text(source, place, found)
+            if content.end > place:
+                yield content
+            place = content.end
 
-    def handle_endtag(self, tag: str) -> None:
-        """Add an end tag."""
-        tag = _local(tag) if self._xhtml else tag
-        self._add("point" if tag in VOID else "end", tag)
 
-    def handle_data(self, data: str) -> None:
-        """Add text. A comment or tag that never ends extends to the end of the source, as in browsers."""
-        if self.cdata_elem is None and _MARKUP.match(self._source, self._place()):  # not in a script
-            self._add("point")
-            raise _EndlessMarkupError
-        self._add("text")
+def _text(source: str, start: int, until: re.Match[str] | None) -> _Token:
+    end = len(source) if until is None else until.start()
+    return _Token("text", start, end, text=html.unescape(source[start:end]))
 
-    def handle_comment(self, data: str) -> None:
-        """Add a comment."""
-        self._add("point")
 
-    def parse_pi(self, i: int) -> int:
-        """Parse a processing instruction; in XHTML, up to where XML ends it."""
-        if not self._xhtml:
-            return super().parse_pi(i)
-        if (place := self.rawdata.find("?>", i + 2)) < 0:
-            return -1
-        self.handle_pi(self.rawdata[i + 2 : place])
-        return place + 2
+def _markup(source: str, start: int, xhtml: bool) -> _Token:
+    """Return the token of the markup that begins at `start`. If it never ends, it extends to the end of the source."""
+    pattern = _INSTRUCTION if xhtml and source.startswith("<?", start) else _MARKUP
+    if (found := pattern.match(source, start)) is None:
+        return _Token("point", start, len(source))
+    end = found.end()
+    if pattern is _INSTRUCTION or found["name"] is None:
+        if xhtml and source.startswith(_CDATA, start):
+            return _Token("text", start, end, text=source[start + len(_CDATA) : end - len("]]>")])
+        return _Token("point", start, end)
+    name = found["name"].lower()
+    if xhtml:
+        name = name.rpartition(":")[2]  # without the prefix
+    if source.startswith("</", start):
+        return _Token("point" if name in VOID else "end", start, end, name)
+    is_closed = found["rest"].endswith("/")
+    is_known = name in VOID or name in BLOCKS or name in OPAQUE
+    if is_closed and xhtml:
+        return _Token("point", start, end, name if is_known else "")  # an anchor, say, is invisible
+    # Elements of svg and math may be self-closing; HTML's own may not.
+    if name in VOID or (is_closed and (not is_known or name in _FOREIGN)):
+        return _Token("point", start, end, name)
+    return _Token("start", start, end, name, opaque=name in OPAQUE or _is_untranslated(found["attributes"]))
 
-    def handle_pi(self, data: str) -> None:
-        """Add a processing instruction."""
-        self._add("point")
 
-    def parse_starttag(self, i: int) -> int:
-        """Parse a start tag up to its end; for a title, with its content up to the end tag.
-
-        A tag that never ends extends to the end of the source.
-        """
-        end = self._or_all(super().parse_starttag(i))
-        name = self.found[-1].name if end > 0 and self.found and self.found[-1].kind == "start" else ""
-        if name not in self._text_alone:
-            return end
-        closing = re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self.rawdata, end)
-        if closing is None:
-            self._text_alone.remove(name)  # later ones have no end tag either
-            return end
-        if closing.start() > end:
-            self._add("text", further=end - i)
-        return closing.start()
-
-    def parse_endtag(self, i: int) -> int:
-        """Parse an end tag up to its end, or to the end of the source if the tag never ends."""
-        if self.rawdata.startswith("</>", i):  # browsers ignore it
-            self._add("point")
-        return self._or_all(super().parse_endtag(i))
-
-    def _or_all(self, end: int) -> int:
-        if end < 0 and self._is_closing:  # newer versions of the library would omit it
-            self._add("point")
-            raise _EndlessMarkupError
-        return end
-
-    def parse_comment(self, i: int, report: bool = True) -> int:
-        """Parse a comment up to where browsers end it; the library follows older rules."""
-        if (found := _COMMENT.match(self.rawdata, i)) is None:
-            return -1
-        self.handle_comment(found[0])
-        return found.end()
-
-    def parse_html_declaration(self, i: int) -> int:
-        """Parse a declaration. As in browsers, it ends with >, and a CDATA section with ]]>."""
-        if self.rawdata.startswith("<!--", i):
-            return self.parse_comment(i)
-        end = "]]>" if self.rawdata.startswith("<![CDATA[", i) else ">"
-        place = self.rawdata.find(end, i + 2)
-        if place < 0:
-            return -1
-        self.unknown_decl(self.rawdata[i:place])
-        return place + len(end)
-
-    def unknown_decl(self, data: str) -> None:
-        """Add a doctype, a CDATA section or a conditional comment."""
-        self._add("text" if self._xhtml and data.startswith(_CDATA) else "point")
+def _is_untranslated(attributes: str) -> bool:
+    """Return whether the attributes of a tag say that its element is not translated."""
+    values: dict[str, str] = {}
+    for name, *value in _ATTRIBUTE.findall(attributes):
+        values.setdefault(name.lower(), "".join(value))  # of repeated attributes, the first counts
+    return values.get("translate", "").strip().lower() == "no" or "notranslate" in values.get("class", "").split()
