@@ -19,7 +19,6 @@ from repose.documents.segment import (
     Piece,
     Placed,
     Point,
-    Segment,
     Text,
     TextDocument,
     is_number,
@@ -118,14 +117,12 @@ class HtmlDocument(TextDocument):
 
         Raises DataError if there are more than `MOST_NODES` tokens, with the others.
         """
+        super().__init__()
         self._source = source
         tokens = list(islice(_tokens(source, xhtml), MOST_NODES - others + 1))
         if len(tokens) + others > MOST_NODES:
             raise too_many_nodes()
         self.num_nodes = len(tokens)
-        self.segments: list[Segment] = []
-        """Text that is shown: paragraphs, titles, cells."""
-        self._parts: list[str | int] = []  # slices of the source, and indices of segments
         begun: list[_Token] = []
         for token in _without_opaque(tokens):
             if token.between:
@@ -136,9 +133,10 @@ class HtmlDocument(TextDocument):
                 begun.append(token)
         self._end(begun)
 
-    def text(self, placed: Sequence[Placed]) -> str:
-        """Return the page with these translations, in which special characters are escaped."""
-        return "".join(part if isinstance(part, str) else written(placed[part]) for part in self._parts)
+    def _written(self, _: int, placed: Placed) -> str:
+        return "".join(
+            html.escape(piece.text, quote=False) if isinstance(piece, Text) else str(piece.source) for piece in placed
+        )
 
     def _keep(self, *tokens: _Token) -> None:
         self._parts += [self._source[token.start : token.end] for token in tokens]
@@ -174,8 +172,7 @@ class HtmlDocument(TextDocument):
         self._keep(*tokens[first:low])
         whole = _without_references(tokens, low, high, partners)
         before, made, after = segment(map(self._piece, whole), collapse=True)
-        self._parts += [before, len(self.segments), after]
-        self.segments.append(made)
+        self._add(before, made, after)
         self._keep(*tokens[high:end])
 
     def _piece(self, token: _Token) -> Piece:
@@ -193,13 +190,6 @@ class HtmlDocument(TextDocument):
                 return sign(source, token.text)
             case "point":
                 return Point(source, shows=bool(token.name) and token.name not in _UNSEEN)
-
-
-def written(placed: Placed) -> str:
-    """Return a translated segment as HTML."""
-    return "".join(
-        html.escape(piece.text, quote=False) if isinstance(piece, Text) else str(piece.source) for piece in placed
-    )
 
 
 def _is_blank(token: _Token) -> bool:

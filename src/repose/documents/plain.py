@@ -9,7 +9,6 @@ from repose.documents.segment import (
     LINE,
     MOST_NODES,
     Placed,
-    Segment,
     Text,
     TextDocument,
     segment,
@@ -30,9 +29,7 @@ class PlainDocument(TextDocument):
     """
 
     def __init__(self, text: str, *, paragraphs: bool = False) -> None:
-        self.segments: list[Segment] = []
-        """Lines or paragraphs with letters."""
-        self._parts: list[str | int] = []  # texts that stay, and indices of segments
+        super().__init__()
         for piece in _paragraphs(text) if paragraphs else LINE.findall(text):
             if has_letters(piece):
                 if len(self.segments) == MOST_NODES:
@@ -40,14 +37,12 @@ class PlainDocument(TextDocument):
                 body = piece.rstrip("\r\n")
                 item = found[0] if (found := _ITEM.match(body)) else ""
                 before, made, after = segment([Text(body[len(item) :])], collapse=False)
-                self._parts += [item + before, len(self.segments), after + piece[len(body) :]]
-                self.segments.append(made)
+                self._add(item + before, made, after + piece[len(body) :])
             else:
                 self._parts.append(piece)
 
-    def text(self, placed: Sequence[Placed]) -> str:
-        """Return the text with these translations."""
-        return "".join(part if isinstance(part, str) else text_of(placed[part]) for part in self._parts)
+    def _written(self, _: int, placed: Placed) -> str:
+        return text_of(placed)
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -182,14 +182,26 @@ class Document(Protocol):
 
 
 class TextDocument(ABC):
-    """A document that is a text."""
+    """A document that is a text: segments, and the text between them, which stays."""
 
-    segments: Sequence[Segment]
-    """Segments to translate, in order."""
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
+        """Segments to translate, in order."""
+        self._parts: list[str | int] = []  # texts that stay, and indices of segments
+
+    def _add(self, before: str, made: Segment, after: str) -> None:
+        """Add a segment, between texts that stay."""
+        self._parts += [before, len(self.segments), after]
+        self.segments.append(made)
 
     @abstractmethod
+    def _written(self, number: int, placed: Placed) -> str:
+        """Return the translated segment with this index as text."""
+
     def text(self, placed: Sequence[Placed]) -> str:
         """Return the document with these translations."""
+        parts = self._parts
+        return "".join(part if isinstance(part, str) else self._written(part, placed[part]) for part in parts)
 
     def assemble(self, placed: Sequence[Placed]) -> bytes:
         """Return the document with these translations, in UTF-8."""

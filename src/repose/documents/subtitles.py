@@ -25,7 +25,6 @@ from repose.documents.segment import (
     Piece,
     Placed,
     Point,
-    Segment,
     Text,
     TextDocument,
     is_sign,
@@ -57,12 +56,11 @@ class SubtitleDocument(TextDocument):
     """A file of cues. `webvtt`: whether it is WebVTT, which escapes characters like HTML, or SubRip."""
 
     def __init__(self, source: str, *, webvtt: bool) -> None:
+        super().__init__()
         self._webvtt = webvtt
-        self.segments: list[Segment] = []
-        """Cues, or the words of each speaker in them."""
         self._nodes = 0
-        self._parts: list[str | tuple[int, int, str]] = []
-        """Texts that stay; or a segment's index, its number of lines, and its line end."""
+        self._lines: list[tuple[int, str]] = []
+        """The number of lines of each segment, and their line end."""
         in_cue = False
         lines: list[str] = []
         for line in LINE.findall(source):
@@ -79,12 +77,6 @@ class SubtitleDocument(TextDocument):
         if "-->" not in source and not webvtt and has_letters(source):
             raise DataError("no cue was found: each has a line such as 00:00:01,000 --> 00:00:02,000")
 
-    def text(self, placed: Sequence[Placed]) -> str:
-        """Return the file with these translations."""
-        return "".join(
-            part if isinstance(part, str) else self._written(placed[part[0]], part[1], part[2]) for part in self._parts
-        )
-
     def _cue(self, lines: Sequence[str]) -> None:
         for turn in _turns(lines):
             self._nodes += 1 + sum(1 for _ in islice(_MARKUP.finditer(turn), MOST_NODES))
@@ -98,8 +90,8 @@ class SubtitleDocument(TextDocument):
                 continue
             _, made, _ = segment(pieces, collapse=True)
             end = found[0] if (found := _LINE_END.search(body)) else ""
-            self._parts += [before, (len(self.segments), len(bodies), end), after]
-            self.segments.append(made)
+            self._add(before, made, after)
+            self._lines.append((len(bodies), end))
 
     def _pieces(self, text: str) -> list[Piece]:
         tokens = [token for token in _MARKUP.split(text) if token]
@@ -123,7 +115,8 @@ class SubtitleDocument(TextDocument):
                 pieces.append(Open(token) if partners[place] > place else Close(token))
         return pieces
 
-    def _written(self, placed: Placed, lines: int, end: str) -> str:
+    def _written(self, number: int, placed: Placed) -> str:
+        lines, end = self._lines[number]
         tokens = [self._letters(piece.text) if isinstance(piece, Text) else str(piece.source) for piece in placed]
         return end.join(_broken(tokens, lines))
 
