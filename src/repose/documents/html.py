@@ -226,12 +226,12 @@ def _alone(tokens: Sequence[_Token], partners: dict[int, int]) -> list[int]:
 
 def _without_opaque(tokens: Sequence[_Token]) -> Iterator[_Token]:
     """Replace every element whose content is not translated by one token."""
-    ends, blocks = _ends(tokens), _next_blocks(tokens)
+    ends = _ends(tokens)
     place = 0
     while place < len(tokens):
         token = tokens[place]
         if token.opaque:
-            last = ends[place] if place in ends else _implied_end(tokens, place, ends, blocks)
+            last = ends[place] if place in ends else _implied_end(tokens, place, ends)
             yield _Token("point", token.start, tokens[last].end, token.name)
             place = last + 1
         else:
@@ -251,27 +251,17 @@ def _ends(tokens: Sequence[_Token]) -> dict[int, int]:
     return ends
 
 
-def _implied_end(tokens: Sequence[_Token], place: int, ends: dict[int, int], blocks: Sequence[int]) -> int:
+def _implied_end(tokens: Sequence[_Token], place: int, ends: dict[int, int]) -> int:
     """Return the index of the last token of an element without an end tag."""
-    if (ended_by := _ENDED_BY.get(tokens[place].name)) is None:
-        return blocks[place] - 1
     at = place + 1
+    if (ended_by := _ENDED_BY.get(tokens[place].name)) is None:  # it ends before the next block
+        return next((later for later in range(at, len(tokens)) if tokens[later].between), len(tokens)) - 1
     while at < len(tokens):
         token = tokens[at]
         if token.kind == "end" or (token.kind == "start" and token.name in ended_by):
             break  # end tags of inner elements were passed with their start tags
         at = ends.get(at, at) + 1
     return at - 1
-
-
-def _next_blocks(tokens: Sequence[_Token]) -> list[int]:
-    """Return, for each token, the index of the next token that separates segments."""
-    following = accumulate(
-        (place if tokens[place].between else len(tokens) for place in range(len(tokens) - 1, 0, -1)),
-        lambda later, place: min(later, place),
-        initial=len(tokens),
-    )
-    return list(following)[::-1]
 
 
 def _tokens(source: str, xhtml: bool) -> Iterator[_Token]:
