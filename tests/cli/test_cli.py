@@ -628,6 +628,16 @@ def test_scores_of_tokenised_references_are_shown_with_both_figures_and_a_warnin
     assert 0 <= scores["decoded"]["greedy"]["bleu"]["brevity_penalty"] <= 1
 
 
+def test_figures_of_detokenised_text_that_repeat_the_others_are_left_out(
+    trained: Path, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "few.pt").write_text("Ele lê.\n", encoding="utf-8")
+    (tmp_path / "few.en").write_text("He reads &quot; it &quot;.\n", encoding="utf-8")  # BLEU is 0 either way
+    command = ("evaluate", trained, tmp_path / "few.pt", tmp_path / "few.en", "-b", 1, "--out", tmp_path / "scores")
+    assert "detokenised" not in run(*command)[1]
+    assert "greedy bleu_detokenised" in run(*command, "--all")[1]
+
+
 def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:
     pairs = [path.read_text(encoding="utf-8").splitlines() for path in corpus]
     (tmp_path / "c.pt").write_text("".join(f"{line}\n" for line in pairs[0][:200] + pairs[0][:50]), encoding="utf-8")

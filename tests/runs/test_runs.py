@@ -103,6 +103,7 @@ def test_bleu_of_every_epoch_and_its_mean(
     assert pieces.scores == whole.scores
     run_table(tmp_path / "whole", whole)
     shown = capsys.readouterr().out
+    assert re.match(rf"finished in \d+ s: a model of [\d,]+ parameters, in {tmp_path}/whole/model\n", shown)
     assert "mean and deviation of 3 validations, epochs 2 to 4, 12 sentences" in shown
     forced_mean = f"{means['tf_bleu']['mean']:.2f} ± {means['tf_bleu']['sd']:.2f}"
     assert forced_mean not in shown

@@ -69,9 +69,10 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
 
 def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, str, str] | None]:
     rows: list[tuple[str, str, str] | None] = []
+    detokenised = every or inflated(scores) != ""  # else these figures repeat the others
     for decoding, figures in scores["decoded"].items():
         for name, score in figures.items():
-            if isinstance(score, dict):
+            if isinstance(score, dict) and (detokenised or not name.endswith("_detokenised")):
                 rows.append((f"{decoding} {name}", f"{score['value']:.2f}", score["signature"]))
         if "brevity_penalty" in figures["bleu"]:
             what = "factor in BLEU for translations shorter than their references"
@@ -93,15 +94,11 @@ def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, st
 
 
 def run_table(folder: Path, result: "RunResult") -> None:
-    """Print the outcome of a finished run: what was trained, its scores, a few translations, and what to try next."""
+    """Print the outcome of a finished run: its model, its scores, a few translations, and what to try next."""
     run = RunFolder(folder)
     experiment, end = run.config().experiment, run.records(may_be_empty=True).end
-    why = result.outcome.reason.describe(experiment.training)
-    show(
-        f"finished: {counted(result.outcome.update, 'update')} ({why}) in "
-        f"{duration(0.0 if end is None else end.seconds)}, {run.num_parameters() or 0:,} parameters, "
-        f"model in {run.model}"
-    )
+    took = duration(0.0 if end is None else end.seconds)
+    show(f"finished in {took}: a model of {run.num_parameters() or 0:,} parameters, in {run.model}")
     evaluation_table(result.scores)
     if "decoding_chosen" in result.scores:
         show(f"it searches {_how_it_searches(run)}: the best on the validation set")
