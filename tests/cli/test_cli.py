@@ -955,7 +955,9 @@ def test_presets_and_describe(run: Run) -> None:
     assert "900 source, 900 target" in run("describe", "transformer-tiny", "--tgt-vocab", 900)[1]
     for verb in ("describe", "audit"):
         code, _, err = run(verb, "runs/nope")
-        assert (code, err.startswith("repose: there is no preset or directory 'runs/nope': ")) == (2, True)
+        assert (code, err.startswith("repose: there is no directory runs/nope: check the path")) == (2, True)
+        code, _, err = run(verb, "re-inforced")
+        assert (code, err) == (2, "repose: there is no preset or directory 're-inforced': did you mean 'reinforced'?\n")
     for option, value in (("--length", 0), ("--src-vocab", -5), ("--tgt-vocab", 0)):
         assert run("describe", "reinforced", option, value)[0] == 2
 
@@ -1257,6 +1259,11 @@ def test_slips_of_the_keyboard_are_understood(corpus: tuple[Path, Path], run: Ru
     assert "write training.epochs=VALUE" in run("train", *corpus, *out, "--set", "training.epochs")[2]
     code, _, err = run("train", "reinforced-paper", *out)
     assert (code, "write --config reinforced-paper" in err) == (2, True)
+    code, _, err = run("train", "reinforced", *out)
+    assert (code, "write --preset reinforced, and name the files" in err) == (2, True)
+    split = ("--set", f"corpus.valid=[{corpus[0]},", f"{corpus[1]}]")
+    code, _, err = run("train", *corpus, *out, *split)
+    assert (code, "ends at a space: write it without spaces, or in quotes" in err) == (2, True)
     unquoted = f"corpus.train=[{corpus[0]}, {corpus[1]}]"
     assert f'train = ["{corpus[0]}", "{corpus[1]}"]' in run("train", *out, "--set", unquoted, "--print-config")[1]
 

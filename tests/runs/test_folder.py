@@ -16,7 +16,7 @@ import repose
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.report.collect import read_run
 from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
-from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, parse
+from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, hardly_reads, parse
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import sealed, write_json
 
@@ -291,3 +291,8 @@ def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> 
     assert unfinished(handed_on) is None
     run.checkpoint.unlink()
     assert run.workers is None
+
+
+def test_no_gain_from_the_source_is_no_negative_zero() -> None:
+    assert "predicts 0.00 nats" in hardly_reads(-0.001)
+    assert "predicts -0.02 nats" in hardly_reads(-0.02)

@@ -123,6 +123,8 @@ def _is_preset(name: str, overrides: list[str] | None) -> bool:
         if overrides:
             raise ConfigError(f"{name} is a trained model, whose architecture stays: leave --set {overrides[0]} out")
         return False
+    if Path(name).name != name:  # a path, which is like no preset's name
+        raise ConfigError(f"there is no directory {name}: check the path, or name a preset (see `repose presets`)")
     if name not in PRESETS:
         raise ConfigError(unknown("preset or directory", name, list(PRESETS)))
     return True

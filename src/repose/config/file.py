@@ -346,7 +346,10 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
             alike = [of for of in SECTIONS if equals and not dot and name.strip() in field_infos(of)]
             hint = f"{alike[0]}.{override.strip()}" if len(alike) == 1 else "section.field=value"
             raise ConfigError(f"{override!r} is not a setting: write {hint}")
-        tables.setdefault(section, {})[field] = _parse_value(section, field, text.strip())
+        value = text.strip()
+        if value.startswith("[") and "]" not in value:
+            raise ConfigError(f"the list in {override!r} ends at a space: write it without spaces, or in quotes")
+        tables.setdefault(section, {})[field] = _parse_value(section, field, value)
     return tables
 
 

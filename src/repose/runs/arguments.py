@@ -9,11 +9,12 @@ from functools import partial
 from pathlib import Path
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
-from repose.config.file import Loaded, load, shipped
+from repose.config.file import Loaded, load, parse_overrides, shipped
 from repose.config.run_id import setting
 from repose.data.advice import too_few
 from repose.data.language import UNKNOWN
 from repose.data.readers import may_follow
+from repose.model.presets import PRESETS
 from repose.runs.fine_tuning import FINE_TUNING, other_languages, settings_of
 from repose.runs.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
@@ -49,6 +50,7 @@ def loaded_experiment(
     fine-tuning, by default on the model's own corpus with the same split.
     """
     train = files or []
+    parse_overrides(overrides or [])  # first, since pieces of a list that a shell has split look like files
     if train and train[0].suffix == ".toml":
         if len(train) > 1 or config is not None:
             raise ConfigError("give one experiment file: either as the argument or with --config")
@@ -60,6 +62,8 @@ def loaded_experiment(
         )
     if len(train) == 1 and not train[0].exists() and str(train[0]) in shipped():
         raise ConfigError(f"{train[0]} is an experiment that ships with repose: write --config {train[0]}")
+    if len(train) == 1 and not train[0].exists() and str(train[0]) in PRESETS:
+        raise ConfigError(f"{train[0]} is an architecture and no corpus: write --preset {train[0]}, and name the files")
     load_given = partial(load, preset=preset, train=train, synthetic=synthetic or (), overrides=overrides or [])
     if start is not None:
         return _from_model(start, partial(load_given, config or FINE_TUNING), say)

@@ -27,7 +27,7 @@ LITTLE_GAIN = 0.2
 
 def hardly_reads(gain: float) -> str:
     """Return the warning for a model with a small `source_gain`."""
-    measure = f"it predicts {gain:.2f} nats per token better with the right source than with another"
+    measure = f"it predicts {gain:z.2f} nats per token better with the right source than with another"
     return f"the model hardly reads its source ({measure})"
 
 
