@@ -636,6 +636,8 @@ def test_figures_of_detokenised_text_that_repeat_the_others_are_left_out(
     command = ("evaluate", trained, tmp_path / "few.pt", tmp_path / "few.en", "-b", 1, "--out", tmp_path / "scores")
     assert "detokenised" not in run(*command)[1]
     assert "greedy bleu_detokenised" in run(*command, "--all")[1]
+    (tmp_path / "few.en").write_text("He reads .\n", encoding="utf-8")
+    assert "greedy bleu_detokenised" in run(*command)[1], "tokenised throughout"
 
 
 def test_check_says_what_is_wrong_where_and_what_to_do(corpus: tuple[Path, Path], run: Run, tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def evaluation_table(scores: dict[str, Any], *, every: bool = False) -> None:
 
 def _translation_rows(scores: dict[str, Any], every: bool) -> list[tuple[str, str, str] | None]:
     rows: list[tuple[str, str, str] | None] = []
-    detokenised = every or inflated(scores) != ""  # else these figures repeat the others
+    looks_tokenised = 20 * scores.get("references", {}).get("tokenised", 0) >= scores["num_sentences"]
+    detokenised = every or looks_tokenised or inflated(scores) != ""  # else a few entities changed nothing
     for decoding, figures in scores["decoded"].items():
         for name, score in figures.items():
             if isinstance(score, dict) and (detokenised or not name.endswith("_detokenised")):
