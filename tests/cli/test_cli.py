@@ -1142,7 +1142,7 @@ def test_the_end_shows_translations_and_what_to_try(trained: Path, corpus: tuple
     assert "held-out sentence" in out
     for verb in ("translate", "evaluate", "report"):
         assert f"repose {verb} {trained}" in out
-    assert len(re.findall("updates", out)) == 1
+    assert "updates" not in out, "which the end of the training has told"
 
 
 def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
@@ -1151,9 +1151,9 @@ def test_a_device_that_cannot_train_is_refused_before_the_corpus_is_read(
     monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
     (tmp_path / "a.tsv").write_text("um\tone\n" * 40)
     code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mps")
-    assert (code, err.splitlines()[-1]) == (1, "repose: training does not run on mps: use cpu or cuda")
+    assert (code, err) == (1, "repose: training does not run on mps: use cpu or cuda\n"), "before the corpus is counted"
     code, _, err = run("train", tmp_path / "a.tsv", "--out", tmp_path / "run", "--device", "mpsx")
-    assert (code, err.splitlines()[-1]) == (1, "repose: there is no device 'mpsx': known are cpu, cuda")
+    assert (code, err) == (1, "repose: there is no device 'mpsx': known are cpu, cuda\n")
 
 
 def test_tensorboard_is_looked_for_before_the_corpus_is_read(

@@ -92,7 +92,11 @@ def train(
     plain = corpus_settings(valid, test, src_field, tgt_field, src_lang, tgt_lang)
     plain += given_settings("training", {"epochs": epochs, "max_hours": None if minutes is None else minutes / 60})
     settings = with_overrides(plain, overrides)
-    with interruptible():  # counting the pairs may take a while
+    with interruptible():  # loading torch and counting the pairs may take a while
+        if not print_config:
+            from repose.training.distributed import choose_device
+
+            choose_device(device)  # raises for one that there is not
         loaded = loaded_experiment(files, config, preset, settings, start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config
