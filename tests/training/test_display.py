@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from repose.training.display import Lines, Live, Progress, ProgressKind, shown
+from repose.training.journal import describe
 from repose.training.run import train
 
 
@@ -34,6 +35,11 @@ def test_lines_say_how_far_a_slow_training_is(
     lines.advance(Progress(340, 1360, epoch=2, seconds_left=722.0))
     lines.advance(Progress(341, 1360, epoch=2, seconds_left=722.0))
     assert said == ["epoch 2, update 340 of 1,360, 12 min left"]
+
+
+def test_no_gain_from_the_source_is_no_negative_zero() -> None:
+    validation = {"kind": "valid", "epoch": 1, "update": 19, "source_gain": -0.001}
+    assert describe(validation, Progress(19, 19)) == "epoch 1, update 19 of 19, validation: source_gain 0.00"
 
 
 def test_the_line_that_moves_shows_the_epoch_of_the_last_update() -> None:

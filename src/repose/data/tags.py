@@ -106,4 +106,4 @@ def check_tags(tokenizer: Tokenizer, tags: Iterable[str]) -> None:
 def _lacks(tokenizer: Tokenizer, tag: str) -> str:
     if not tokenizer.tags:
         return f"the tag {tag!r} is not in the source vocabulary, which was made without tags"
-    return unknown("tag of the source vocabulary", tag, list(tokenizer.tags))
+    return unknown("source tag", tag, list(tokenizer.tags))

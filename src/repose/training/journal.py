@@ -171,7 +171,7 @@ _SHOWN = (
     ("nll", "nll", ".3f"),
     ("tf_loss", "tf_loss", ".3f"),
     ("tf_accuracy", "tf_accuracy", ".1%"),
-    ("source_gain", "source_gain", ".2f"),
+    ("source_gain", "source_gain", "z.2f"),
     ("bleu", "BLEU", ".1f"),
     ("chrf", "chrF", ".1f"),
     ("tf_bleu", "tf_BLEU", ".1f"),
