@@ -69,7 +69,7 @@ def test_the_languages_of_a_tag() -> None:
 def test_a_tag_that_is_not_there_is_told() -> None:
     with pytest.raises(ConfigError, match="made without tags"):
         with_tag(Tokenizer.train(LINES, kind="bpe", vocab_size=400), [START, END], "pt")
-    with pytest.raises(ConfigError, match=r"^there is no source tag 'gl': known are pt, BT$"):  # in `repose translate --to gl`
+    with pytest.raises(ConfigError, match=r"^there is no source tag 'gl': known are pt, BT$"):  # of translate --to gl
         with_tag(tokenizer("bpe"), [START, END], "gl")
     with pytest.raises(ConfigError, match=r"'gl'.*: leave the tag out .*corpus\.synthetic_tag=none"):  # in training
         check_tags(tokenizer("bpe"), ["pt", "gl"])
