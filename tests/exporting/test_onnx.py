@@ -25,7 +25,9 @@ from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.options import SearchOptions
 from repose.decoding.translator import MODEL_KIND, Translation, Translator
 from repose.graphs import folder as graphs
+from repose.graphs import searches
 from repose.model.presets import preset
+from repose.model.transformer import Transformer
 from repose.saved_model import directory
 from repose.saved_model.api import build
 from repose.saved_model.description import read_description
@@ -246,6 +248,24 @@ def test_what_computes_something_else_is_not_left_behind(
     monkeypatch.setattr(graph_cache, "TOLERANCE", 0.0)
     monkeypatch.setattr(graph_cache, "_TIMES_OWN_ERROR", 0.5)
     with pytest.raises(CheckpointError, match="differs from the model's log-probabilities"):
+        repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "beam_size"), [("greedy", 1), ("beam", 4)])
+def test_a_search_that_finds_something_else_is_not_left_behind(
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, beam_size: int
+) -> None:
+    write = getattr(searches, name)
+
+    def wrong(model: Transformer, memory: Any, *, int8: bool) -> Any:
+        other = copy.deepcopy(model)
+        with torch.no_grad():
+            other.output.weight.neg_()
+        return write(other, memory, int8=int8)
+
+    monkeypatch.setattr(searches, name, wrong)
+    with pytest.raises(CheckpointError, match=f"with a beam of {beam_size} differs from the same search step by step"):
         repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

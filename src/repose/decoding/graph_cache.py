@@ -4,7 +4,7 @@ import contextlib
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +17,8 @@ from repose.data.corpora import cache_home
 from repose.data.tokenizer import SPECIAL_TOKENS
 from repose.decoding.engine import Engine
 from repose.decoding.onnx_engine import OnnxEngine, runtime_version
+from repose.decoding.options import SearchOptions
+from repose.decoding.search import beam_search
 from repose.decoding.translator import MODEL_KIND
 from repose.graphs import folder as graphs
 from repose.saved_model import directory
@@ -36,6 +38,8 @@ _TIMES_OWN_ERROR = 4
 """Above `TOLERANCE`, graphs are refused if their error exceeds this many times the model's own error in fp32. Both
 errors are measured against the model in fp64."""
 _LENGTHS, _SEED = (3, 6, 9, 12, 15, 18, 21, 24, 128), 1  # one long sentence, for errors that need a distance
+_SEARCHED, _LIMIT = 4, 12
+"""Number of these sentences on which the graphs of whole searches are tried, and the longest translation there."""
 
 
 def engine_of(model: Path, config: Mapping[str, Any], *, int8: bool, again: bool) -> OnnxEngine:
@@ -92,7 +96,8 @@ def can_make() -> bool:
 def compare(engine: OnnxEngine, model: "Transformer") -> float:
     """Return the largest difference of a log-probability, in nats, between graphs and model on random sentences.
 
-    Raises CheckpointError if it is above `TOLERANCE` in fp32, unless the model's own rounding error is about as large.
+    Raises CheckpointError in fp32 if it is above `TOLERANCE`, unless the model's own rounding error is about as large,
+    and if the graphs of whole searches do not find what the same search finds step by step.
     """
     from repose.decoding.torch_engine import TorchEngine
 
@@ -119,7 +124,27 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
                 f"what ONNX Runtime computes differs from the model's log-probabilities by {largest:.1e}, so nothing "
                 "was written: try another version of it"
             )
+    elif engine.precision == "fp32":  # in int8, and where rounding errors are large, rounding decides between words
+        _check_searches(engine, sources[:_SEARCHED])
     return largest
+
+
+def _check_searches(engine: OnnxEngine, sources: Sequence[Sequence[int]]) -> None:
+    """Raise CheckpointError if most sentences, searched in one call, get another translation or score than step by
+    step. A few may: two words can be so close that rounding decides."""
+    limit = min(_LIMIT, engine.max_length)
+    for beam_size in (1, 4):
+        options, differ = SearchOptions(beam_size), []
+        for source in sources:
+            if (found := engine.search(source, limit, options)) is not None:  # None: it goes step by step anyway
+                at_once, by_steps = found[0], beam_search(engine.step, engine.start([source]), [limit], options)[0][0]
+                is_near = abs(at_once.score - by_steps.score) <= limit * TOLERANCE
+                differ.append(at_once.tokens != by_steps.tokens or not is_near)
+        if 2 * sum(differ) > len(differ):
+            raise CheckpointError(
+                f"what ONNX Runtime finds in one call with a beam of {beam_size} differs from the same search step by "
+                "step, so nothing was written: try another version of it"
+            )
 
 
 def _difference(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
