@@ -353,6 +353,20 @@ def test_the_weights_are_on_disk_once(tmp_path: Path) -> None:
         assert (tmp_path / name).stat().st_size < (tmp_path / STEP).stat().st_size / 2
 
 
+@pytest.mark.parametrize(
+    ("int8", "size", "expected"),
+    [(False, VOCAB, []), (False, 1031, [GREEDY]), (True, VOCAB, [BEAM, GREEDY]), (True, 1031, [BEAM, GREEDY])],
+)
+def test_which_graphs_need_onnx_runtime(int8: bool, size: int, expected: list[str], tmp_path: Path) -> None:
+    """docs/export.md says which."""
+    onnx = pytest.importorskip("onnx")
+    a = dataclasses.replace(PRESETS["reinforced"].architecture, **SIZES, **WIDTHS[0])
+    write_graphs(tmp_path, build(a, src_vocab_size=VOCAB, tgt_vocab_size=size), int8=int8)
+    models = {path.name: onnx.load(path, load_external_data=False) for path in sorted(tmp_path.glob("*.onnx"))}
+    assert [name for name, model in models.items() if len(model.opset_import) > 1] == expected
+    assert {(model.ir_version, model.opset_import[0].version) for model in models.values()} == {(9, 18)}
+
+
 def test_other_programs_find_what_they_call_by_its_name(tmp_path: Path) -> None:
     """docs/export.md has programs that do: a renamed input breaks those of others, too."""
     onnx = pytest.importorskip("onnx")
