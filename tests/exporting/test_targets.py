@@ -235,7 +235,9 @@ def test_the_verb(model: Path, tmp_path: Path, run_repose: Run) -> None:
     code, out, err = run_repose(*command)
     assert (code, out) == (0, f"{tmp_path / 'out'}\n")
     assert "1 bytes  sub/a.txt" in err
-    assert "2.5e-01" in err
+    difference = "largest difference of a log-probability from the model: 2.5e-01 nats"
+    assert f"{difference}\n" in err
+    assert f"{difference}, since int8 rounds\n" in run_repose(*command, "--precision", "int8")[2]
     assert "a note" in err
     assert "3 bytes of words\n" in err
     assert "3 bytes of words before packing\n" in run_repose(*command, "--single-file")[2], "of what is packed into one"

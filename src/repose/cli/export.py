@@ -29,7 +29,8 @@ def export(
     for part, size in made.parts.items():
         say(f"{size:>12,} bytes of {part}{' before packing' if single_file else ''}")
     if made.largest_difference is not None:
-        say(f"largest difference of a log-probability from the model: {made.largest_difference:.1e}")
+        rounds = ", since int8 rounds" if precision == "int8" else ""
+        say(f"largest difference of a log-probability from the model: {made.largest_difference:.1e} nats{rounds}")
     for note in made.notes:
         say(note)
     print(out)
