@@ -1,5 +1,6 @@
 """Grid files: what they expand to, and which are refused, with the place and advice."""
 
+import dataclasses
 import json
 import re
 import tomllib
@@ -326,6 +327,13 @@ def test_every_shipped_grid_expands_and_says_what_it_answers_and_takes() -> None
         cells = read_grid(name).cells
         assert len({cell.name for cell in cells}) == len(cells), name
         assert load(name).experiment.tokenizer == cells[0].experiment.tokenizer
+
+
+def test_the_anchor_trains_the_recipe() -> None:
+    plain = next(cell.experiment for cell in read_grid("anchor").cells if cell.name == "plain-s0")
+    recipe = load("transformer-tiny").experiment
+    assert dataclasses.replace(plain, corpus=recipe.corpus) == recipe
+    assert plain.corpus.pretokenized == recipe.corpus.pretokenized
 
 
 def test_axes_and_cells_go_through_json(tmp_path: Path) -> None:
