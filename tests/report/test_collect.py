@@ -294,6 +294,24 @@ def test_a_system_on_two_corpora_is_one_system(make_run: Any, tmp_path: Path) ->
     assert [run.name for run in runs.runs] == ["de/reinforced-s0", "ja/reinforced-s0"]
 
 
+def test_a_test_set_of_one_digest_is_one_set_by_name_or_by_files(make_run: Any, tmp_path: Path) -> None:
+    """Without texts, as in results/. Runs on files need not state their languages."""
+    by_files = [
+        f"corpus.{split}=['multi30k/{split}.de', 'multi30k/{split}.en']" for split in ("train", "valid", "test")
+    ]
+    unnamed = ["corpus.name=none", "corpus.src_lang=und", "corpus.tgt_lang=und"]
+    folders = [make_run("x-s0", [2.0]), make_run("y-s0", [2.0], settings=[*unnamed, *by_files])]
+
+    def corpora(*digests: str | None) -> tuple[str, ...]:
+        for number, (folder, digest) in enumerate(zip(folders, digests, strict=True)):
+            config = json.loads((folder / "config.json").read_text()) | {"data": f"{number}", "test": digest}
+            (folder / "config.json").write_text(json.dumps(config))
+        return read_runs([tmp_path]).corpora
+
+    assert corpora("a", "a") == ("multi30k de-en",)
+    assert len(corpora("a", "b")) == len(corpora(None, None)) == 2
+
+
 def test_systems_of_one_name_and_other_settings_are_kept_apart(make_run: Any, make_grid: Any) -> None:
     grids = []
     for name, batch in (("one", 100), ("two", 200)):

@@ -84,8 +84,11 @@ def _same_name(one: ReportRun, other: ReportRun) -> bool:
 
 
 def _same_set(one: ReportRun, other: ReportRun) -> bool:
-    """Return whether two runs are measured on the same sentences: by texts if the cache has both, else by settings."""
+    """Return whether two runs are measured on the same sentences: by their digest if it is recorded and the same, by
+    texts if the cache has both, else by settings."""
     if one.config.data and one.config.data == other.config.data:
+        return True
+    if one.split == other.split == "test" and one.config.test is not None and one.config.test == other.config.test:
         return True
     texts = [_digest(prepared_home() / run.config.data / "text", run.split) for run in (one, other)]
     if None not in texts:
