@@ -81,7 +81,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a model on a parallel corpus and evaluate it. Run the same command again to resume."""
-    from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
+    from repose.runs.arguments import check_training_device, loaded_experiment, refuse_other_files, tell_of_bf16
 
     if out is not None and not print_config:
         refuse_other_files(out, start)
@@ -94,9 +94,7 @@ def train(
     settings = with_overrides(plain, overrides)
     with interruptible():  # loading torch and counting the pairs may take a while
         if not print_config:
-            from repose.training.distributed import choose_device
-
-            choose_device(device)  # raises for one that there is not
+            check_training_device(device)
         loaded = loaded_experiment(files, config, preset, settings, start, synthetic, out=out)
     if print_config:
         from repose.config.file import format_config

@@ -199,6 +199,13 @@ def tell_of_bf16(loaded: Loaded, out: Path, device: str, say: Say) -> None:
         say("training is faster in bf16 on this processor: --set training.precision=bf16")
 
 
+def check_training_device(name: str) -> None:
+    """Raise DeviceError for a device that cannot train or is not there, before a corpus is read."""
+    from repose.training.distributed import choose_device
+
+    choose_device(name)
+
+
 def refuse_other_files(out: Path, start: Path | None = None) -> None:
     """Raise ConfigError if a folder holds something other than a run, or if it is the run of the initial model."""
     run = RunFolder(out)
