@@ -367,7 +367,8 @@ def test_somebody_types_what_is_long(page: Page, translator: Translator) -> None
     page.tab.select_option("#beam", "1")
     page.tab.fill("#src", "\n".join(lines))
     done = [translation.text for translation, _ in translate_texts(translator, lines, beam_size=1)]
-    page.tab.wait_for_function("text => document.getElementById('tgt').textContent === text", arg="\n".join(done))
+    same = "text => document.getElementById('tgt').textContent === text"
+    page.tab.wait_for_function(same, arg="\n".join(done), timeout=120_000)
 
 
 def test_a_translation_of_before_is_seen_to_be_one(page: Page) -> None:
