@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -529,6 +530,16 @@ def test_a_clock_that_leaves_few_of_the_epochs_is_named(
     log = (tmp_path / "train.log").read_text()
     assert ("of 10,000,000 epochs: give it more time" in log) == told
     assert ("the time limit ends the training after about" in log) == told
+
+
+@pytest.mark.parametrize(("by_clock", "epochs"), [(True, 10**7), (False, 1)])
+def test_progress_counts_the_updates_that_the_clock_allows(
+    lab: Any, tmp_path: Path, by_clock: bool, epochs: int
+) -> None:
+    lab.go(lab.job(epochs=epochs, max_hours=0.1, validate_every_updates=2), tmp_path, stop_after=4)
+    found = re.findall(r"update 4 of (about )?([\d,]+), training", (tmp_path / "train.log").read_text())
+    ((about, total),) = found
+    assert (bool(about), int(total.replace(",", "")) < 10**7) == (by_clock, True)
 
 
 def test_half_of_the_planned_epochs_are_not_few() -> None:

@@ -22,6 +22,8 @@ class Progress:
     """Optimizer steps taken."""
     total: int | None = None
     """Total number of optimizer steps, if known."""
+    is_estimate: bool = False
+    """True if a time limit ends the training, after about as many steps at its speed so far."""
     epoch: int = 1
     """Epoch of the last update, from 1."""
     seconds_left: float | None = None
@@ -35,6 +37,11 @@ class Progress:
         if self.seconds_left is None or self.update == self.total:
             return ""
         return ("at most " if self.may_end_earlier else "") + f"{duration(self.seconds_left)} left"
+
+    @property
+    def of_total(self) -> str:
+        """Return text such as " of 1,360", or " of about 1,360"; "" if unknown."""
+        return "" if self.total is None else f" of {'about ' * self.is_estimate}{self.total:,}"
 
 
 class Display:
@@ -64,9 +71,8 @@ class Lines(Display):
 
     def advance(self, progress: Progress) -> None:
         if time.monotonic() - self._shown >= self.SECONDS:
-            total = "" if progress.total is None else f" of {progress.total:,}"
             left = progress.time_left and f", {progress.time_left}"
-            self.note(f"epoch {progress.epoch}, update {progress.update:,}{total}{left}")
+            self.note(f"epoch {progress.epoch}, update {progress.update:,}{progress.of_total}{left}")
 
     def record(self, record: Record, text: str) -> None:
         if record["kind"] != "train" or time.monotonic() - self._shown >= self.SECONDS:

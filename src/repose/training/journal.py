@@ -156,8 +156,7 @@ def describe(record: Record, progress: Progress) -> str:
         shown.append(f"{wall['tokens_per_second']:,.0f} tokens/s")
     if left := progress.time_left:
         shown.append(left)
-    total = "" if progress.total is None else f" of {progress.total:,}"
-    return f"epoch {record['epoch']}, update {record['update']:,}{total}, {what}: {', '.join(shown)}"
+    return f"epoch {record['epoch']}, update {record['update']:,}{progress.of_total}, {what}: {', '.join(shown)}"
 
 
 _KINDS = {

@@ -200,8 +200,15 @@ class Trainer:
         update, left = self.state.update, self.clock.seconds_left
         if self.total is not None and (pace := self.clock.pace(update)) is not None:
             left = min(left, max(0, self.total - update) / pace)
-        early = self.config.patience is not None
-        return Progress(update, self.total, self._epoch(), left if math.isfinite(left) else None, early)
+        by_clock = math.isfinite(self.end) and (self.total is None or self.end < self.total)
+        return Progress(
+            update,
+            total=max(update, round(self.end)) if by_clock else self.total,
+            is_estimate=by_clock,
+            epoch=self._epoch(),
+            seconds_left=left if math.isfinite(left) else None,
+            may_end_earlier=self.config.patience is not None,
+        )
 
     def _warn_of_time_limit(self) -> None:
         """Warn if the time limit leaves too few updates for what is set."""
