@@ -174,7 +174,7 @@ def test_what_somebody_new_gets_wrong_is_told_with_what_to_do(
         ),
         (
             ("train", *corpus, "--out", "x", "--set", "training.epochs", "=", "3"),
-            "without spaces, as in --set training.",
+            "write training.epochs=VALUE, without spaces",
         ),
         (("train", *corpus, "--out", "x", "--set", "dropout=0.2"), "is not a setting: write architecture.dropout=0.2"),
         (("train", *corpus, "--out", "x", "--set", "nosuch=0.2"), "is not a setting: write section.field=value"),

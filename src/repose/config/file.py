@@ -341,7 +341,7 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, dict[str, Any]]:
         name, equals, text = override.partition("=")
         section, dot, field = name.strip().partition(".")
         if dot and section and field and not equals:
-            raise ConfigError(f"{override!r} has no value: write {override}=VALUE")
+            raise ConfigError(f"{override!r} has no value: write {override}=VALUE, without spaces")
         if not (equals and dot and section and field):
             alike = [of for of in SECTIONS if equals and not dot and name.strip() in field_infos(of)]
             hint = f"{alike[0]}.{override.strip()}" if len(alike) == 1 else "section.field=value"

@@ -106,12 +106,7 @@ def _why_several(files: Sequence[Path]) -> str:
     """Return what to do about this many files, if some do not exist."""
     if all(path.exists() for path in files):
         return ""
-    is_setting = any(path.name.startswith("=") or path.name.endswith("=") for path in files)
-    return (
-        "; write settings without spaces, as in --set training.epochs=3"
-        if is_setting
-        else ", and not all of them are there: in a shell, put quotes around names with spaces"
-    )
+    return ", and not all of them are there: in a shell, put quotes around names with spaces"
 
 
 def _holds(out: Path, experiment: Experiment) -> bool:
