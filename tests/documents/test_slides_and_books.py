@@ -184,6 +184,10 @@ def book(*pages: str, **others: str) -> bytes:
         ("<p>x <?foo bar > baz?> y</p>", "<p>X<?foo bar > baz?> Y</p>"),
         ("<p>hello <![CDATA[a < b]]> again</p>", "<p>HELLO A &lt; B AGAIN</p>"),
         ('<script src="a.js"/><p>one</p><script>two</script>', '<script src="a.js"/><p>ONE</p><script>two</script>'),
+        (
+            '<h:div xmlns:h="urn:h"><h:style>b</h:style><p>one</p><h:script>two</h:script><p>three</p></h:div>',
+            '<h:div xmlns:h="urn:h"><h:style>b</h:style><p>ONE</p><h:script>two</h:script><p>THREE</p></h:div>',
+        ),
         ("<p/><div/><p>one<br/>two</p>", "<p/><div/><p>ONE<br/>TWO</p>"),
         ("<style/><title/><p>one</p>", "<style/><title/><p>ONE</p>"),
     ],

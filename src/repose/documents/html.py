@@ -275,7 +275,7 @@ def _tokens(source: str, xhtml: bool) -> Iterator[_Token]:
             token = _text(source, place, _BEGINS.search(source, place))
         yield token
         place = token.end
-        if token.kind != "start" or token.name in endless or (xhtml and token.name in _TEXT_ALONE):
+        if token.kind != "start" or token.name in endless or (xhtml and not _has_raw_text(source, token)):
             continue
         if (closing := _CLOSING.get(token.name)) is not None:
             found = closing.search(source, place)
@@ -286,6 +286,11 @@ def _tokens(source: str, xhtml: bool) -> Iterator[_Token]:
             if content.end > place:
                 yield content
             place = content.end
+
+
+def _has_raw_text(source: str, token: _Token) -> bool:
+    """Return whether nothing in an element of XHTML is taken for markup: in scripts and styles without a prefix."""
+    return token.name not in _TEXT_ALONE and source[token.start + 1 : token.end].lower().startswith(token.name)
 
 
 def _text(source: str, start: int, until: re.Match[str] | None) -> _Token:
