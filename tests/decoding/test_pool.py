@@ -1,5 +1,6 @@
 """Translating in several processes: results, what happens to the workers, and messages when one fails."""
 
+import contextlib
 import copy
 import dataclasses
 import io
@@ -117,6 +118,25 @@ def test_progress_is_told_as_it_is_made(
     one.force(SOURCES, [tokenizer.encode(source) for source in SOURCES], on_progress=shares.append)
     assert (len(shares), shares[-1]) == (10, 1.0)
     assert shares[0] > shares[1] - shares[0] > 0
+
+
+def test_progress_counts_what_workers_take_at_once(
+    model: Transformer, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares, opened = list[float](), pool._Crew.opened
+
+    @contextlib.contextmanager
+    def taken_at_once(crew: pool._Crew, call: pool._Call) -> Iterator[pool._Call]:
+        with opened(crew, call):
+            index = call.take()
+            assert index is not None
+            call.results[index] = call.batches[index].search(translator.engine)
+            yield call
+
+    monkeypatch.setattr(pool._Crew, "opened", taken_at_once)
+    with of(model, tokenizer, workers=2) as translator:
+        translator.translate(["ka lo mi"] * 64, on_progress=shares.append)  # four batches
+    assert shares == [0.5, 0.75, 1.0]
 
 
 def ask_otherwise(monkeypatch: pytest.MonkeyPatch, change: Any) -> list[Batch]:

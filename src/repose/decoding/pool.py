@@ -97,10 +97,9 @@ class Pool:
         return self.processes > 1 and engine.can_share and not hasattr(sys, "frozen")
 
     def _share(self, engine: Engine, batches: Sequence[Batch], on_progress: OnProgress) -> list[Results]:
-        crew = self._crew
+        crew, total = self._crew, sum(batch.num_tokens for batch in batches)
         seconds, num_tokens = 0.0, 0  # searched here in this call
         with crew.opened(_Call(batches)) as call:
-            total = call.num_tokens_left
             while (index := crew.take(call)) is not None:
                 before = time.monotonic()
                 call.results[index] = batches[index].search(engine)
