@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C ends it quietly from the first import on."""
+    """Run the command line. Ctrl-C ends it quietly, also while its libraries are being loaded."""
     try:
         from repose.cli.main import main as run
 

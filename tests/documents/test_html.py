@@ -73,6 +73,7 @@ def backwards(number: int) -> Sequence[int]:
         ("<title>the <script> &amp; x</TITLE\n><p>said", "<title>THE &lt;SCRIPT&gt; &amp; X</TITLE\n><p>SAID"),
         ("<textarea><script></textarea><p>said", "<textarea><script></textarea><p>SAID"),
         ("<title>never <b>ends", "<title>NEVER <b>ENDS"),
+        ("<title>x</tıtle>y</title><p>said", "<title>X&lt;/TITLE&gt;Y</title><p>SAID"),  # in ASCII alone
         ("one</> two", "ONE</> TWO"),
         ("one</b title='x>y'> two", "ONE</b title='x>y'> TWO"),
         ("", ""),

@@ -86,7 +86,9 @@ _MARKUP = re.compile(
 """Comments, CDATA sections, declarations, bogus comments and tags: https://html.spec.whatwg.org/#tokenization."""
 _INSTRUCTION = re.compile(r"<\?(?s:.)*?\?>")
 """A processing instruction in XHTML."""
-_CLOSING = {name: re.compile(rf"</{name}[{_S}/>]", re.IGNORECASE) for name in ("script", "style", *_TEXT_ALONE)}
+_CLOSING = {
+    name: re.compile(rf"</{name}[{_S}/>]", re.IGNORECASE | re.ASCII) for name in ("script", "style", *_TEXT_ALONE)
+}
 """The end tags of elements in which nothing else is markup."""
 
 _Kind: TypeAlias = Literal["text", "start", "end", "point"]
