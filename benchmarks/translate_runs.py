@@ -59,9 +59,7 @@ def main() -> None:
         order = [*range(turn, len(translators)), *range(turn)]
         for (beam_size, alone), index in itertools.product(ways, order):
             some = sources[:100] if alone else sources
-            found[names[index]][_name(beam_size, alone)].append(
-                rate(translators[index], some, beam_size, alone=alone)
-            )
+            found[names[index]][_name(beam_size, alone)].append(rate(translators[index], some, beam_size, alone=alone))
     medians = {run: {way: statistics.median(rates) for way, rates in of_run.items()} for run, of_run in found.items()}
     for run, rates in medians.items():
         print(run, *(f"{way} {figure:,.0f}" for way, figure in rates.items()), sep="\n  ")
