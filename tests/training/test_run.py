@@ -247,13 +247,17 @@ def test_the_first_update_says_nothing_of_the_speed(monkeypatch: pytest.MonkeyPa
     timed = clock.Clock(0.0, update=0, max_hours=120 / 3600)
     state, config = types.SimpleNamespace(update=0), types.SimpleNamespace(patience=None)
     trainer: Any = types.SimpleNamespace(clock=timed, state=state, config=config, total=100_000, _epoch=lambda: 1)
-    left, seconds = [], []
+    left, seconds, totals = [], [], []
     for state.update, now.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
         left.append(timed.updates_left(state.update, trainer.total))
-        seconds.append(loop.Trainer._progress(trainer).seconds_left)
+        trainer.end = state.update + left[-1]
+        progress = loop.Trainer._progress(trainer)
+        seconds.append(progress.seconds_left)
+        totals.append(progress.of_total)
     assert left == pytest.approx([100_000, 99_999, 439, 431])  # a quarter of a second each, 120 seconds in all
     assert seconds == pytest.approx([115, 110, 109.75, 107.75])
-    trainer.total = 50
+    assert totals == [" of 100,000"] * 2 + [" of about 441"] * 2
+    trainer.total = trainer.end = 50
     assert loop.Trainer._progress(trainer).seconds_left == pytest.approx(10.0), "what people see is of the same speed"
 
 
