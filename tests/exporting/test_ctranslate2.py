@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import random
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -259,6 +260,24 @@ def test_either_measure_alone_shows_what_differs(
     monkeypatch.setattr(to_ctranslate2, "compare", lambda *_: differing)
     with pytest.raises(CheckpointError, match=r"by 1\.5e-03, so nothing was exported"):
         repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("equal", "note"),
+    [
+        (24, "with greedy search, the text of all 24 random sentences is the model's"),
+        (22, "with greedy search, the text of 22 of 24 random sentences is the model's; .* by at most 1.3e-02 nats"),
+    ],
+)
+def test_an_export_tells_how_often_greedy_search_agrees(
+    equal: int, note: str, saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2")
+    same = to_ctranslate2.Comparison(sentences=24, largest_difference=0.0, equal_greedy=24, worst_choice=0.0)
+    in_int8 = dataclasses.replace(same, equal_greedy=equal, worst_choice=0.0125 if equal < 24 else 0.0)
+    monkeypatch.setattr(to_ctranslate2, "compare", lambda *given: in_int8 if given[-1] == "int8" else same)
+    made = repose.export(saving("original"), to="ctranslate2", out=tmp_path / "out", precision="int8")
+    assert re.fullmatch(note, made.notes[0])
 
 
 def test_what_cannot_be_exported_is_one_sentence(saving: Saving, tmp_path: Path) -> None:

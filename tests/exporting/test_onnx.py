@@ -20,7 +20,7 @@ from tests.exporting.conftest import TINY, shaken
 
 import repose
 from repose.decoding import graph_cache
-from repose.decoding.engine import built
+from repose.decoding.engine import Precision, built
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.options import SearchOptions
 from repose.decoding.translator import MODEL_KIND, Translation, Translator
@@ -253,8 +253,9 @@ def test_what_computes_something_else_is_not_left_behind(
 
 
 @pytest.mark.parametrize(("name", "beam_size"), [("greedy", 1), ("beam", 4)])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_search_that_finds_something_else_is_not_left_behind(
-    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, beam_size: int
+    saving: Saving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, beam_size: int, precision: Precision
 ) -> None:
     write = getattr(searches, name)
 
@@ -266,7 +267,7 @@ def test_a_search_that_finds_something_else_is_not_left_behind(
 
     monkeypatch.setattr(searches, name, wrong)
     with pytest.raises(CheckpointError, match=f"with a beam of {beam_size} differs from the same search step by step"):
-        repose.export(saving("baseline"), to="onnx", out=tmp_path / "out")
+        repose.export(saving("baseline"), to="onnx", out=tmp_path / "out", precision=precision)
     assert not (tmp_path / "out").exists()
 
 

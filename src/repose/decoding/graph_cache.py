@@ -97,7 +97,7 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
     """Return the largest difference of a log-probability, in nats, between graphs and model on random sentences.
 
     Raises CheckpointError in fp32 if it is above `TOLERANCE`, unless the model's own rounding error is about as large,
-    and if the graphs of whole searches do not find what the same search finds step by step.
+    and in both precisions if graphs of whole searches compute other scores than the steps do.
     """
     from repose.decoding.torch_engine import TorchEngine
 
@@ -124,22 +124,28 @@ def compare(engine: OnnxEngine, model: "Transformer") -> float:
                 f"what ONNX Runtime computes differs from the model's log-probabilities by {largest:.1e}, so nothing "
                 "was written: try another version of it"
             )
-    elif engine.precision == "fp32":  # in int8, and where rounding errors are large, rounding decides between words
-        _check_searches(engine, sources[:_SEARCHED])
+    _check_searches(engine, sources[:_SEARCHED], largest)
     return largest
 
 
-def _check_searches(engine: OnnxEngine, sources: Sequence[Sequence[int]]) -> None:
-    """Raise CheckpointError if most sentences, searched in one call, get another translation or score than step by
-    step. A few may: two words can be so close that rounding decides."""
-    limit = min(_LIMIT, engine.max_length)
+def _check_searches(engine: OnnxEngine, sources: Sequence[Sequence[int]], largest: float) -> None:
+    """Raise CheckpointError if most sentences, searched in one call, get a score that their tokens do not have step by
+    step, or in fp32 another translation. A few may get another: two words can be so close that rounding decides.
+
+    `largest`: the largest difference of a step's log-probability from the model's, by which scores may differ, too.
+    """
+    limit, allowed = min(_LIMIT, engine.max_length), max(TOLERANCE, _TIMES_OWN_ERROR * largest)
+    rounds = engine.precision != "fp32" or largest > TOLERANCE  # rounding decides between many words
     for beam_size in (1, 4):
         options, differ = SearchOptions(beam_size), []
         for source in sources:
-            if (found := engine.search(source, limit, options)) is not None:  # None: it goes step by step anyway
-                at_once, by_steps = found[0], beam_search(engine.step, engine.start([source]), [limit], options)[0][0]
-                is_near = abs(at_once.score - by_steps.score) <= limit * TOLERANCE
-                differ.append(at_once.tokens != by_steps.tokens or not is_near)
+            if (found := engine.search(source, limit, options)) is None:  # it goes step by step anyway
+                continue
+            tokens = [START, *found[0].tokens, *([END] if found[0].finished else [])]
+            (forced,) = engine.force([source], [tokens])
+            is_near = abs(found[0].score - forced.log_probs.sum()) <= len(tokens) * allowed
+            by_steps = beam_search(engine.step, engine.start([source]), [limit], options)[0][0]
+            differ.append(not is_near or not (rounds or found[0].tokens == by_steps.tokens))
         if 2 * sum(differ) > len(differ):
             raise CheckpointError(
                 f"what ONNX Runtime finds in one call with a beam of {beam_size} differs from the same search step by "

@@ -37,9 +37,9 @@ _LONG = 128  # length of an additional sentence, for errors that only occur at l
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 _USUAL_LENGTH = 15  # sentence length in tokens at which both length penalties are matched
 
-_NOTES = (
-    "CTranslate2 ranks the hypotheses of a beam by another length penalty (docs/export.md): greedy translations are "
-    "the model's, those of a beam may differ",
+_RANKS = (
+    "CTranslate2 ranks the hypotheses of a beam by another length penalty (docs/export.md), so translations of a beam "
+    "may differ from the model's"
 )
 
 
@@ -83,7 +83,17 @@ def export(model: Path, out: Path, options: Options) -> Exported:
         tokenizer.save(out / name)
     fields = _fields(translator, options.precision, compared)
     write_description(out, NAME, translator.config, {"ctranslate2": ctranslate2.__version__, **fields})
-    return Exported(NAME, out, compared.largest_difference, notes=_NOTES)
+    return Exported(NAME, out, compared.largest_difference, notes=(_greedy_note(compared), _RANKS))
+
+
+def _greedy_note(compared: Comparison) -> str:
+    if compared.equal_greedy == compared.sentences:
+        return f"with greedy search, the text of all {compared.sentences} random sentences is the model's"
+    return (
+        f"with greedy search, the text of {compared.equal_greedy} of {compared.sentences} random sentences is the "
+        f"model's; the others have a token that it finds less likely than another, by at most "
+        f"{compared.worst_choice:.1e} nats"
+    )
 
 
 def _or_not_folded(architecture: Architecture) -> str:
