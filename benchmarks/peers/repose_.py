@@ -26,7 +26,8 @@ from repose.decoding.options import SearchOptions
 from repose.decoding.pool import Pool
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
-from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
+from repose.graphs.folder import ENCODER, STEP, GraphFolder
+from repose.graphs.writing import write_graphs
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build

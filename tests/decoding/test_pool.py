@@ -24,7 +24,8 @@ from repose.decoding import pool
 from repose.decoding.onnx_engine import OnnxEngine
 from repose.decoding.translator import Translation, Translator
 from repose.decoding.worker import Batch, Worker, main
-from repose.graphs.folder import ENCODER, STEP, GraphFolder, write_graphs
+from repose.graphs.folder import ENCODER, STEP, GraphFolder
+from repose.graphs.writing import write_graphs
 from repose.model.kernels.linear import quantize
 from repose.model.presets import preset
 from repose.model.transformer import Transformer, build

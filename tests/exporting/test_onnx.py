@@ -26,6 +26,7 @@ from repose.decoding.options import SearchOptions
 from repose.decoding.translator import MODEL_KIND, Translation, Translator
 from repose.graphs import folder as graphs
 from repose.graphs import searches
+from repose.graphs.writing import write_graphs
 from repose.model.presets import preset
 from repose.model.transformer import Transformer
 from repose.saved_model import directory
@@ -277,13 +278,13 @@ def test_an_export_describes_the_weights_that_it_holds(
     """The run may go on training meanwhile."""
     model = saving("baseline", {"run_id": "first"})
     config = json.loads((model / "config.json").read_text())
-    write = graphs.write_graphs
+    write = write_graphs
 
     def saved_meanwhile(*given: Any, **how: Any) -> graphs.GraphFacts:
         saving("baseline", {"run_id": "second"}, d_ff=20)
         return write(*given, **how)
 
-    monkeypatch.setattr(graphs, "write_graphs", saved_meanwhile)
+    monkeypatch.setattr("repose.exporting.to_onnx.write_graphs", saved_meanwhile)
     repose.export(model, to="onnx", out=tmp_path / "out")
     described = read_description(tmp_path / "out", "onnx")
     assert described["run_id"] == described["config"]["run_id"] == "first"
@@ -296,7 +297,7 @@ def test_graphs_that_round_as_much_as_the_model_are_no_others(tmp_path: Path) ->
     model = shaken(build(architecture, src_vocab_size=280, tgt_vocab_size=272))
     with torch.no_grad():
         model.output.weight.mul_(10)
-    facts = graphs.write_graphs(tmp_path, model)
+    facts = write_graphs(tmp_path, model)
     engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
     assert 1e-4 < graph_cache.compare(engine, model) < 1e-2
     with torch.no_grad():
@@ -308,7 +309,7 @@ def test_graphs_that_round_as_much_as_the_model_are_no_others(tmp_path: Path) ->
 def test_graphs_that_are_wrong_at_a_distance_only_are_found(tmp_path: Path) -> None:
     architecture = dataclasses.replace(preset("alibi"), **TINY, max_length=200)
     model = shaken(build(architecture, src_vocab_size=12, tgt_vocab_size=12))
-    facts = graphs.write_graphs(tmp_path, model)
+    facts = write_graphs(tmp_path, model)
     engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
     assert graph_cache.compare(engine, model) < 1e-4
     step, steps = engine.step, 0
@@ -329,7 +330,7 @@ def test_a_word_that_is_never_said_makes_no_difference(size: int, tmp_path: Path
     model = shaken(build(architecture, src_vocab_size=12, tgt_vocab_size=size))
     with torch.no_grad():
         model.output.bias[torch.arange(4, size, 2)] = -torch.inf
-    facts = graphs.write_graphs(tmp_path, model)
+    facts = write_graphs(tmp_path, model)
     engine = OnnxEngine(graphs.GraphFolder(tmp_path / graphs.ENCODER, tmp_path / graphs.STEP, facts, {}))
     assert graph_cache.compare(engine, model) < 1e-4
     with torch.no_grad():

@@ -18,10 +18,11 @@ from repose.decoding.search import TokenHypothesis, beam_search
 from repose.decoding.torch_engine import TorchEngine
 from repose.decoding.worker import Batch
 from repose.exporting import ctranslate2_spec
-from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder, write_graphs
+from repose.graphs.folder import BEAM, ENCODER, GREEDY, STEP, GraphFolder
 from repose.graphs.graph import Graph
 from repose.graphs.searches import best_of
 from repose.graphs.stacks import COMPUTED, graphs_of, why_not
+from repose.graphs.writing import write_graphs
 from repose.model.architecture import Architecture
 from repose.model.positions import Alibi, Positions
 from repose.model.presets import PRESETS

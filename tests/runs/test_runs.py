@@ -30,8 +30,9 @@ from repose.saved_model import directory
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DataError
 from repose.system.files import sealed, write_json
 from repose.system.locks import locked_or_busy
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import prepare_corpus
 from repose.tasks.decoding_choice import DecodingChoice
+from repose.tasks.prepared import CorpusData
 from repose.training.distributed import Outer
 from repose.training.loop import Trainer
 

@@ -28,9 +28,10 @@ from repose.system.errors import ConfigError, DataError, WriteError
 from repose.system.locks import locked
 from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
-from repose.tasks.corpus import CorpusData, prepare_corpus, published_text
+from repose.tasks.corpus import prepare_corpus, published_text
 from repose.tasks.corpus_files import direction_of, files_of, reader_of, with_languages
 from repose.tasks.corpus_of_run import text_of_run
+from repose.tasks.prepared import CorpusData
 from repose.tasks.registry import get_task
 
 SIZES = {"train": 40, "valid": 7, "test": 3}

@@ -22,8 +22,9 @@ from repose.runs.run import run
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import registry
-from repose.tasks.base import Card, EvaluationOptions, Figure, FileTask, Measured
+from repose.tasks.base import Card, EvaluationOptions, Figure
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.tasks.file_task import FileTask, Measured
 from repose.training.distributed import World
 from repose.training.job import TrainingJob
 from repose.training.loss import TokenSums, cross_entropy, token_losses

@@ -16,10 +16,11 @@ from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
 from repose.runs.folder import RunFolder
 from repose.system.errors import ConfigError
-from repose.tasks.corpus import CorpusData, _key, prepare_corpus
+from repose.tasks.corpus import _key, prepare_corpus
 from repose.tasks.corpus_files import check_files, reader_of, taught_also
 from repose.tasks.corpus_of_run import TrainedOn, record_trained_on
 from repose.tasks.more_corpora import mixture
+from repose.tasks.prepared import CorpusData
 from repose.tasks.translation import TASK
 
 

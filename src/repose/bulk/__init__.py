@@ -9,7 +9,7 @@ local.py, worker.py                 on this machine, in one process or several; 
 on_ray.py                           on a Ray cluster
 shards.py                           work on one shard, window by window; merge all shards
 line_work.py, scoring.py            process the lines of a window: translate them, or score them as pairs
-parts.py                            write the part of a shard: lines, JSON objects, or rows
+parts.py                            the results of lines; write the part of a shard: lines, JSON objects, or rows
 status.py                           the progress of a job
 filtering.py                        keep the best pairs of a scored corpus
 """

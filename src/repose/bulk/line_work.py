@@ -2,30 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from repose.bulk.inputs import Failure, Record
+from repose.bulk.parts import Result
 from repose.bulk.plan import Job
+from repose.bulk.scoring import PairScorer
 from repose.data.lines import on_one_line
 from repose.decoding.parts import translate_texts
 from repose.decoding.stream import printed
 from repose.decoding.translator import Translator
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of one line."""
-
-    lines: Sequence[str]
-    """Lines to write, if the output is text."""
-    fields: dict[str, Any] = field(default_factory=dict)
-    """Fields to add to those of the input, if the output is JSONL or Parquet."""
-    failure: str | None = None
-    tokens: int = 0
-    """Number of tokens that the model read."""
-    too_long: bool = False
-    """True if a sentence was translated in parts."""
 
 
 class Work(Protocol):
@@ -68,6 +54,4 @@ def work_of(job: Job, models: Sequence[Translator]) -> Work:
     """Return the work of a job, given its loaded models."""
     if job.work == "translate":
         return LineTranslator(job, models[0])
-    from repose.bulk.scoring import PairScorer
-
     return PairScorer(job, models)

@@ -3,13 +3,29 @@
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from repose.bulk.inputs import Record, Window
-from repose.bulk.line_work import Result
 from repose.bulk.plan import Job
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one line."""
+
+    lines: Sequence[str]
+    """Lines to write, if the output is text."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """Fields to add to those of the input, if the output is JSONL or Parquet."""
+    failure: str | None = None
+    tokens: int = 0
+    """Number of tokens that the model read."""
+    too_long: bool = False
+    """True if a sentence was translated in parts."""
+
 
 WritePart: TypeAlias = Callable[[Window, Sequence[Result]], int]
 """Writes the results of a window; returns the number of lines, records or rows written."""

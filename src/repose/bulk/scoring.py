@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from repose.bulk.inputs import Failure, Record
-from repose.bulk.line_work import Result
+from repose.bulk.parts import Result
 from repose.bulk.plan import Job
 from repose.data.language import other_language
 from repose.data.scripts import unseen_script

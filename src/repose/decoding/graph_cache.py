@@ -62,11 +62,13 @@ def engine_of(model: Path, config: Mapping[str, Any], *, int8: bool, again: bool
             return _cached(folder)
         if refused.exists() and not again:
             raise CheckpointError("what ONNX Runtime computes differed from the model's log-probabilities")
+        from repose.graphs.writing import write_graphs
+
         loaded = directory.load(model, MODEL_KIND)
         if loaded.config != config:
             raise CheckpointError(f"{model} holds another model than a moment ago: load it again")
         with own_defaults(), replacing_folder(folder) as temporary:
-            facts = graphs.write_graphs(temporary, loaded.model, int8=int8)
+            facts = write_graphs(temporary, loaded.model, int8=int8)
             graphs.describe(temporary, config, facts, {})
             made = OnnxEngine(graphs.read(temporary))
             try:

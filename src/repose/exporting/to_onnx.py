@@ -12,6 +12,7 @@ from repose.decoding.translator import MODEL_KIND
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
+from repose.graphs.writing import write_graphs
 from repose.runs.folder import about_model
 from repose.saved_model import directory
 from repose.saved_model.description import add_to_description
@@ -34,7 +35,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     if (reason := why_not(architecture)) is not None:
         raise ConfigError(f"this model cannot be exported to ONNX: {reason}")
     loaded, tokenizers, config = directory.load(model, MODEL_KIND)
-    facts = graphs.write_graphs(out, loaded, int8=options.precision == "int8")
+    facts = write_graphs(out, loaded, int8=options.precision == "int8")
     directory.source_tokenizer(tokenizers[0], config).save(out / SRC_TOKENIZER)
     tokenizers[1].save(out / TGT_TOKENIZER)
     kept = {name: value for name, value in config.items() if name not in _OWN}

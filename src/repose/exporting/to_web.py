@@ -36,6 +36,7 @@ from repose.exporting import npm
 from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
+from repose.graphs.writing import write_graphs
 from repose.model.transformer import Transformer
 from repose.runs.folder import model_warnings
 from repose.saved_model import directory
@@ -68,7 +69,7 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     shorter = _shortened(translator.model, LONGEST)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        facts = graphs.write_graphs(folder, shorter, int8=options.precision == "int8")
+        facts = write_graphs(folder, shorter, int8=options.precision == "int8")
         graphs.describe(folder, translator.config, facts, {})
         largest = compare(OnnxEngine(graphs.read(folder)), shorter)
         files = {name: (folder / name).read_bytes() for name in (graphs.ENCODER, graphs.STEP)}

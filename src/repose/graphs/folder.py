@@ -6,7 +6,7 @@ Reading it needs neither torch nor onnx.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
@@ -14,9 +14,6 @@ from pydantic.dataclasses import dataclass as checked
 from repose.model.architecture import Count, Layers, MaxLength
 from repose.saved_model.description import description_file, read_description, write_description
 from repose.system.errors import CheckpointError
-
-if TYPE_CHECKING:
-    from repose.model.transformer import Transformer
 
 TARGET = "onnx"
 ENCODER, STEP = "encoder.onnx", "step.onnx"
@@ -80,23 +77,6 @@ class GraphFolder:
     def search(self, beam_size: int) -> Path:
         """Return the path of the greedy search or of the beam search for one sentence."""
         return self.step.with_name(GREEDY if beam_size == 1 else BEAM)
-
-
-def write_graphs(folder: Path, model: "Transformer", *, int8: bool = False) -> GraphFacts:
-    """Write the graphs into a folder. Raises ConfigError if the extra `fast` is missing."""
-    from repose.graphs import searches
-    from repose.graphs.graph import refer
-    from repose.graphs.stacks import graphs_of
-
-    graphs = graphs_of(model, int8=int8)
-    step = graphs.step.SerializeToString()
-    (folder / ENCODER).write_bytes(graphs.encoder.SerializeToString())
-    (folder / STEP).write_bytes(step)
-    for name, write in ((GREEDY, searches.greedy), (BEAM, searches.beam)):
-        searching = write(model, graphs.memory, int8=int8)
-        refer(searching, STEP, step)
-        (folder / name).write_bytes(searching.SerializeToString())
-    return graphs.facts
 
 
 def describe(folder: Path, config: Mapping[str, Any], facts: GraphFacts, fields: Mapping[str, Any]) -> None:

@@ -35,8 +35,9 @@ class Identity:
 def identify(cells: Sequence[Cell], *, say: Say) -> dict[str, Identity | ReposeError]:
     """Return each cell's identity by name, or why it has none. Prepares every corpus once, before any cell starts."""
     from repose.runs.run import digests_of
-    from repose.tasks.corpus import CorpusData, prepare_corpus
+    from repose.tasks.corpus import prepare_corpus
     from repose.tasks.corpus_files import shaping_settings
+    from repose.tasks.prepared import CorpusData
 
     prepared: dict[str, CorpusData | ReposeError] = {}
     found: dict[str, Identity | ReposeError] = {}

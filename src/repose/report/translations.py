@@ -27,7 +27,7 @@ from repose.report.figures import decoding_of, decodings, score, scored, scored_
 from repose.report.run_set import ReportRun
 from repose.runs.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
-from repose.tasks.corpus import CorpusData
+from repose.tasks.prepared import CorpusData
 
 _SAME = 1e-6  # BLEU points; with a larger difference, translations and scores are from different evaluations
 

@@ -17,8 +17,8 @@ from repose.data.language import UNKNOWN
 from repose.runs.folder import RunConfig, RunFolder, model_code
 from repose.system.errors import CheckpointError
 from repose.system.terminal import quoted
-from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import is_pretokenized, languages_of
+from repose.tasks.prepared import CorpusData
 
 _MOST_DIFFERENCES = 5
 """Maximum number of settings that an error names."""

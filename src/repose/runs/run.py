@@ -25,9 +25,10 @@ from repose.system.files import check_writable
 from repose.system.signals import Interrupted, StopSignals, interruptible
 from repose.system.terminal import Say, counted
 from repose.tasks.base import check_start
-from repose.tasks.corpus import SET_NAMES, CorpusData, prepare_corpus
+from repose.tasks.corpus import SET_NAMES, prepare_corpus
 from repose.tasks.corpus_files import direction_of, languages_of, with_languages
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, record_trained_on
+from repose.tasks.prepared import CorpusData
 from repose.tasks.registry import get_task
 from repose.training.checkpoint import read_state
 from repose.training.display import ProgressKind, check_progress

@@ -1,12 +1,11 @@
 """The interface of a task: corpus, examples, model, loss, model directory, and scores.
 
-A task is one module here, called by its name, with a subclass of `Task` (or of `FileTask`), and its settings in
-`repose.config.experiment.TASK_SETTINGS`. Other code asks the task or its settings. It names translation alone, where
+A task is one module here, called by its name, with a subclass of `Task` (or of `file_task.FileTask`), and its settings
+in `repose.config.experiment.TASK_SETTINGS`. Other code asks the task or its settings. It names translation alone, where
 nothing else will do (exports) or where it was once the only task and is left unsaid: in config.json, and in the key of
 a prepared corpus.
 """
 
-import tempfile
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -17,22 +16,18 @@ import torch
 from torch import Tensor, nn
 
 from repose.config.experiment import TASK_SETTINGS, DecodingConfig, Experiment
-from repose.data.columns import NothingError
 from repose.data.dataset import PairDataset
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import EngineChoice, Precision
 from repose.evaluation.metrics import decoding_name
-from repose.evaluation.ratio import RatioStatistics, write_ratio
 from repose.model.architecture import DROPOUTS, Architecture
-from repose.runs.folder import RunFolder
 from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
-from repose.system.errors import CheckpointError, ConfigError, DataError
+from repose.system.errors import CheckpointError
 from repose.system.terminal import Say
-from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import SPLITS
-from repose.tasks.corpus_of_run import corpus_of
+from repose.tasks.prepared import CorpusData
 from repose.training.display import ProgressKind
 from repose.training.job import TrainingJob, TrainingTask
 from repose.training.loop import Evaluate, Samples
@@ -241,82 +236,3 @@ def check_start(start: str, architecture: Architecture) -> None:
 def position_table(job: TrainingJob) -> Tensor | None:
     """Return the small table that `positions = policy` starts from."""
     return None if job.position_table is None else torch.tensor(job.position_table, device="cpu")
-
-
-class Measured(NamedTuple):
-    """The result of evaluating a model on a set."""
-
-    counts: Mapping[str, int]
-    """Sizes of the set: sentences, words, tokens, bytes."""
-    figures: Mapping[str, Figure]
-    hypotheses: Mapping[str, Sequence[str]]
-    """The model's output, one line per example, by kind, such as "trees"."""
-    dropped: Mapping[str, int] = {}
-    """Numbers of examples left out, by reason."""
-    statistics: RatioStatistics | None = None
-    """Per-sentence or per-document statistics for the figure by which systems are compared."""
-
-
-class FileTask(Task):
-    """A task with one file per set, one tokenizer, and models that are evaluated by figures only."""
-
-    file_kind: ClassVar[str]
-    """Kind of file: "text", "CoNLL-U"."""
-
-    @abstractmethod
-    def write_ids(self, path: Path, loaded: SavedModel[Any], folder: Path) -> None:
-        """Prepare a file for evaluation: write all of its examples as token ids to `folder`."""
-
-    @abstractmethod
-    def measure(self, loaded: SavedModel[Any], ids: Path) -> Measured:
-        """Evaluate a model on prepared examples."""
-
-    def score_run(
-        self,
-        experiment: Experiment,  # noqa: ARG002
-        data: CorpusData,
-        folder: Path,
-        device: str,
-        progress: ProgressKind,  # noqa: ARG002
-        say: Say,  # noqa: ARG002
-    ) -> None:
-        """Evaluate on the test set, or on the validation set if there is none."""
-        self._score(self.load(folder, device), data.ids(data.measured), data.measured, folder)
-
-    def score_model(
-        self, folder: Path, files: Sequence[Path] | None, split: str, out: Path | None, options: EvaluationOptions
-    ) -> dict[str, Any]:
-        """Evaluate on one file, or on a set of the run's own corpus."""
-        if options.ensemble:
-            raise ConfigError(f"an ensemble translates, and {folder} does not: leave the other models out")
-        if files and len(files) > 1:
-            what = self.name.replace("_", " ")
-            raise DataError(f"{what} is measured on one {self.file_kind} file, not on {len(files)}: name one")
-        loaded = self.load(folder, options.device)
-        if not files:
-            data = corpus_of(RunFolder(folder), split)
-            return self._score(loaded, data.ids(split), split, out)
-        with tempfile.TemporaryDirectory() as scratch:
-            try:
-                self.write_ids(files[0], loaded, Path(scratch))
-            except NothingError as error:
-                raise DataError(f"there is nothing to measure in {files[0]}: give a {self.file_kind} file") from error
-            return self._score(loaded, Path(scratch), split, out)
-
-    def _score(self, loaded: SavedModel[Any], ids: Path, split: str, out: Path | None) -> dict[str, Any]:
-        measured = self.measure(loaded, ids)
-        scores = {
-            "run_id": loaded.config.get("run_id"),
-            "split": split,
-            "task": self.name,
-            "parameters": sum(p.numel() for p in loaded.model.parameters()),
-            **measured.counts,
-            **({"dropped": measured.dropped} if measured.dropped else {}),
-            "figures": {name: figure._asdict() for name, figure in measured.figures.items()},
-            "looks_ahead": self.looks_ahead(loaded.model.architecture),
-        }
-        if out is not None:
-            if measured.statistics is not None:
-                write_ratio(RunFolder(out).statistics_file(split), measured.statistics)
-            RunFolder(out).write_scores(split, scores, measured.hypotheses)
-        return scores

@@ -15,7 +15,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 
@@ -28,9 +28,7 @@ from repose.config.experiment import (
     Experiment,
     TokenizerConfig,
 )
-from repose.data import advice, columns, corpora, phrasebook
-from repose.data.findings import CorpusCheck
-from repose.data.lines import check_file
+from repose.data import advice, corpora, phrasebook
 from repose.data.pairs import TextPairs, write_pairs
 from repose.data.prepare import LengthLimits, prepare
 from repose.data.readers import PairReader, UnequalLinesError, kind_of
@@ -45,7 +43,6 @@ from repose.system.files import (
     name_when_whole,
     remove_half_written,
     sealed,
-    sha256_of,
     unsealed,
     write_json,
 )
@@ -64,9 +61,10 @@ from repose.tasks.corpus_files import (
     reader_of,
     takes_published_test,
 )
+from repose.tasks.prepared import CHECK, CorpusData, digest_of, tokenizer_file
 from repose.tasks.registry import get_task
 
-CHECK, REPORT = "check.json", "report.json"
+REPORT = "report.json"
 _LOCK = ".lock"
 """Lock file, held while a folder chosen by the user is being filled."""
 _VERSION = 1
@@ -74,74 +72,6 @@ _VERSION = 1
 _READY = ("src_file", "tgt_file")
 SET_NAMES = {"train": "training", "valid": "validation", "test": "test"}
 HELD_OUT_SHARE, MOST_HELD_OUT = 0.05, 500  # share and maximum of pairs to hold out if there is no valid or test set
-
-
-@dataclass(frozen=True)
-class CorpusData:
-    """A prepared corpus."""
-
-    folder: Path
-    report: tuple[str, ...] = ()
-    """Sentences on how it was prepared."""
-
-    def tokenizer_path(self, side: str) -> Path:
-        """Return the path of the tokenizer of "src" or "tgt"."""
-        return tokenizer_file(self.folder, side)
-
-    @property
-    def check(self) -> CorpusCheck:
-        """Findings of the corpus check; empty if there was none, as for tasks without pairs."""
-        try:
-            content = json.loads((self.folder / CHECK).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return CorpusCheck({}, ())
-        return CorpusCheck.from_json(content)
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """Digests of the data, which are part of the run id."""
-        ids = {split: columns.read_meta(self.folder / split)["digest"] for split in ("train", "valid")}
-        tokenizers = {side: Tokenizer.load(self.tokenizer_path(side)).digest for side in ("src", "tgt")}
-        return {**ids, **tokenizers}
-
-    @property
-    def test_digest(self) -> str | None:
-        """Digest of the test set, or None. It affects scores but not weights, so it is not part of the run id."""
-        if self.has_text("test"):
-            sides = (self.folder / "text" / f"test.{side}" for side in ("src", "tgt"))
-            return hashlib.sha256(" ".join(map(_digest, sides)).encode()).hexdigest()
-        return columns.read_meta(self.folder / "test")["digest"] if (self.folder / "test").is_dir() else None
-
-    @property
-    def measured(self) -> str:
-        """The split that a finished model is evaluated on: the test set, or the validation set if there is none."""
-        has_test = self.has_text("test") or (self.folder / "test").is_dir()
-        return "test" if has_test else "valid"
-
-    def ids(self, split: str) -> Path:
-        """Return the path of a split's token ids. Raises DataError if there are none."""
-        if not (self.folder / split / columns.META_FILE).exists():
-            raise DataError(f"this corpus has no {split} set: choose another")
-        return self.folder / split
-
-    def has_text(self, split: str) -> bool:
-        """Return whether the corpus has this split, as sentence pairs."""
-        return (self.folder / "text" / f"{split}.src").exists()
-
-    def text(self, split: str) -> tuple[list[str], list[str]]:
-        """Return a split's sources and references, as read. Raises DataError if there is no such split."""
-        if not self.has_text(split):
-            known = ", ".join(name for name in SPLITS if self.has_text(name))
-            if not known:
-                raise DataError("this corpus is of a task without sentence pairs: it has no sources and references")
-            raise DataError(f"this corpus has no {split} set: choose one of {known}")
-        pairs = list(TextPairs(self.folder / "text", split))
-        return [src for src, _ in pairs], [tgt for _, tgt in pairs]
-
-
-def tokenizer_file(folder: Path, side: str) -> Path:
-    """Return the path of the tokenizer of "src" or "tgt" in a prepared folder."""
-    return folder / f"tokenizer.{side}.json"
 
 
 def kept_corpus(key: str) -> CorpusData | None:
@@ -264,10 +194,10 @@ def _key(experiment: Experiment) -> str:
     corpus, training, tokenizer = experiment.corpus, experiment.training, experiment.tokenizer
     parts = parts_of(corpus)
     files = {**files_of(corpus), **{part.name: part.files for part in parts}}
-    ready = {name: path and _digest(Path(path)) for name, path in asdict(tokenizer).items() if name in _READY}
+    ready = {name: path and digest_of(Path(path)) for name, path in asdict(tokenizer).items() if name in _READY}
     settings = {
         "version": _VERSION,
-        "files": {name: [[kind_of(path), _digest(path)] for path in paths] for name, paths in files.items()},
+        "files": {name: [[kind_of(path), digest_of(path)] for path in paths] for name, paths in files.items()},
         "phrasebook": phrasebook.digest() if corpus.name == PHRASEBOOK else None,
         "fields": [corpus.src_field, corpus.tgt_field],
         # Languages decide which columns, fields and texts of a memory are read, and how lines are checked.
@@ -279,14 +209,6 @@ def _key(experiment: Experiment) -> str:
         "task": training.task,
     }
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def _digest(path: Path) -> str:
-    check_file(path)  # reading a pipe or device might never end
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}): check the path") from error
 
 
 # Texts

@@ -18,8 +18,9 @@ from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
 from repose.system.errors import CheckpointError, DataError, WriteError
 from repose.system.files import read_file, write_file
-from repose.tasks.corpus import CorpusData, kept_corpus, prepare_corpus, published_text
+from repose.tasks.corpus import kept_corpus, prepare_corpus, published_text
 from repose.tasks.corpus_files import PHRASEBOOK, SPLITS
+from repose.tasks.prepared import CorpusData
 
 TRAINED_ON_SHARE = 0.05
 """Report it if a model was trained on at least this share of a set's sources; "Thank you." may occur in any two texts.

@@ -20,8 +20,9 @@ from repose.model.language_model import LanguageModel, build_language_model
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError
-from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
+from repose.tasks.base import Card, Figure, position_table
 from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.tasks.file_task import FileTask, Measured
 from repose.training.distributed import World
 from repose.training.feed import bucketed_targets, to_device
 from repose.training.job import TrainingJob

@@ -21,8 +21,10 @@ from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError, DataError, of_extra
 from repose.system.terminal import counted
-from repose.tasks.base import Card, Figure, FileTask, Measured, position_table
-from repose.tasks.corpus import CorpusData, one_file_per_set, one_tokenizer
+from repose.tasks.base import Card, Figure, position_table
+from repose.tasks.corpus import one_file_per_set, one_tokenizer
+from repose.tasks.file_task import FileTask, Measured
+from repose.tasks.prepared import CorpusData
 from repose.training.distributed import World
 from repose.training.feed import to_device
 from repose.training.job import TrainingJob

@@ -32,9 +32,10 @@ from repose.system.terminal import Say, counted
 from repose.system.token_ids import END, UNK
 from repose.tasks import more_corpora
 from repose.tasks.base import Card, EvaluationOptions, Task, position_table
-from repose.tasks.corpus import SET_NAMES, CorpusData, prepare_pairs
+from repose.tasks.corpus import SET_NAMES, prepare_pairs
 from repose.tasks.corpus_files import is_pretokenized, languages_of, taught_also
 from repose.tasks.decoding_choice import FEWEST, SENTENCES, choose_decoding
+from repose.tasks.prepared import CorpusData
 from repose.tasks.translation_scores import (
     EvaluationSet,
     over_validations,

@@ -35,9 +35,9 @@ from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.token_ids import END, PAD, START, UNK
 from repose.tasks.base import EvaluationOptions
-from repose.tasks.corpus import CorpusData
 from repose.tasks.corpus_files import fields_for, is_pretokenized
 from repose.tasks.corpus_of_run import TRAINED_ON_SHARE, TrainedOn, text_of_run
+from repose.tasks.prepared import CorpusData
 from repose.training.display import shown
 from repose.training.job import TrainingJob
 

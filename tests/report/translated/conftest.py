@@ -15,7 +15,8 @@ from repose.data.pairs import write_pairs
 from repose.evaluation.metrics import bleu, chrf
 from repose.report.collect import read_runs
 from repose.report.run_set import RunSet
-from repose.tasks.corpus import CorpusData, prepare_corpus
+from repose.tasks.corpus import prepare_corpus
+from repose.tasks.prepared import CorpusData
 
 WORDS = ("a", "the", "red", "small", "dog", "cat", "runs", "sits", "on", "under", "table", ",", "tree", "slowly")
 METRICS = (
