@@ -14,9 +14,6 @@ import repose
 
 ROOT = Path(repose.__file__).parent
 
-BELOW = {"runs.folder": "runs.folder", "runs.records": "runs.folder"}
-"""Modules that stand below the rest of their room."""
-
 
 def drawing() -> dict[str, list[str]]:
     """The rooms as CONTRIBUTING.md lists them, from the ground up, each with those that it imports."""
@@ -34,21 +31,17 @@ ROOMS = drawing()
 
 
 def part(path: Path) -> str:
-    return room(list(path.relative_to(ROOT).with_suffix("").parts))
-
-
-def room(pieces: list[str]) -> str:
-    return BELOW.get(".".join(pieces[:2]), pieces[0])
+    return path.relative_to(ROOT).parts[0]
 
 
 def imported_parts(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "repose":
-            pieces = (node.module or "").split(".")
-            found |= {room([*pieces[1:], alias.name]) for alias in node.names}
+            pieces = (node.module or "").split(".")[1:]
+            found |= {pieces[0]} if pieces else {alias.name for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {room(alias.name.split(".")[1:]) for alias in node.names if alias.name.startswith("repose.")}
+            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("repose.")}
     return found - {part(path), "system", "_version", "__version__"}
 
 

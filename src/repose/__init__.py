@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from repose.model.transformer import Transformer
     from repose.report.compare import Comparison, compare
     from repose.runs.api import evaluate, train
-    from repose.runs.records import RunStatus
     from repose.runs.run import RunResult
     from repose.saved_model.api import build, presets
+    from repose.saved_run.records import RunStatus
     from repose.system.errors import (
         BusyError,
         CheckpointError,
@@ -107,7 +107,7 @@ _HOMES = {
     "Outcome": "repose.training.job",
     "ReposeError": "repose.system.errors",
     "RunResult": "repose.runs.run",
-    "RunStatus": "repose.runs.records",
+    "RunStatus": "repose.saved_run.records",
     "Sampling": "repose.decoding.sampling",
     "SeedInterval": "repose.evaluation.significance",
     "Tokenizer": "repose.data.tokenizer",

@@ -22,8 +22,8 @@ from repose.grids import manifest
 from repose.grids.grid import read_grid
 from repose.grids.view import progress
 from repose.positions_rl import table
-from repose.runs.folder import RunFolder, read_object
 from repose.saved_model import directory
+from repose.saved_run.folder import RunFolder, read_object
 from repose.system.errors import ReposeError
 from repose.training import checkpoint
 

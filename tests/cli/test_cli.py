@@ -30,9 +30,9 @@ from repose.cli.tables import evaluation_table
 from repose.config.file import load
 from repose.data import phrasebook
 from repose.data.dataset import PairDataset
-from repose.runs.folder import OTHER_CODE
 from repose.runs.run import run as run_training
 from repose.saved_model.directory import change_config
+from repose.saved_run.folder import OTHER_CODE
 from repose.system.device import available_cores
 from repose.system.errors import ReposeError, WriteError
 from repose.system.terminal import Say
@@ -802,7 +802,7 @@ def test_audit_and_describe_take_a_preset_with_settings_changed(trained: Path, r
 
 def test_a_run_of_before_a_changed_equation_is_told(trained: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     assert OTHER_CODE not in run("evaluate", trained, "--beam-size", 1)[2]
-    monkeypatch.setattr("repose.runs.folder.model_code", lambda: "another")
+    monkeypatch.setattr("repose.saved_run.folder.model_code", lambda: "another")
     assert f"{trained}: begun {OTHER_CODE}" in run("evaluate", trained, "--beam-size", 1)[2]
 
 
@@ -1297,7 +1297,7 @@ def test_a_model_whose_training_is_not_over_says_so_when_it_is_used(
 ) -> None:
     assert "not over" not in run("translate", trained, stdin=b"O gato.\n")[2]
     assert "not over" not in run("evaluate", trained)[2]
-    monkeypatch.setattr("repose.runs.folder.RunFolder.is_under_way", True)
+    monkeypatch.setattr("repose.saved_run.folder.RunFolder.is_under_way", True)
     for path in (trained, trained / "model"):
         for verb in (["translate", path], ["translate", path, "--paragraphs"], ["evaluate", path]):
             assert run(*verb, stdin=b"O gato.\n")[2].count(f"the training of {trained} is not over") == 1
@@ -1431,7 +1431,7 @@ def test_what_is_said_of_a_chosen_search(
     beam_size: int, repeats: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from repose.cli import tables
-    from repose.runs.folder import RunFolder
+    from repose.saved_run.folder import RunFolder
 
     decoding = {"beam_size": beam_size, "length_penalty": 1.0, "no_repeat_ngram_size": repeats}
     monkeypatch.setattr(tables, "read_config", lambda _: {"decoding": decoding})

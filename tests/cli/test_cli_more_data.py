@@ -14,8 +14,8 @@ import torch
 from repose.cli import main as cli
 from repose.data import phrasebook
 from repose.plots.attention import read
-from repose.runs.folder import RunFolder
 from repose.saved_model import directory
+from repose.saved_run.folder import RunFolder
 from repose.system.files import sealed, unsealed, write_json
 
 TINY = {

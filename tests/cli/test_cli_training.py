@@ -12,9 +12,9 @@ import pytest
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.file import load
 from repose.data import phrasebook
-from repose.runs.folder import RunFolder
 from repose.runs.next_steps import next_steps
-from repose.runs.records import EndReason, EndRecord, Records, RunStatus
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import EndReason, EndRecord, Records, RunStatus
 from repose.training.schedule import make_schedule
 
 Run = Callable[..., tuple[int, str, str]]

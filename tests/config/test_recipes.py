@@ -10,7 +10,7 @@ from repose.config.experiment import SECTIONS
 from repose.config.file import Origin, format_config, load, to_json
 from repose.model.presets import preset_name
 from repose.runs.arguments import RECIPES, loaded_experiment, tell_of_bf16
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
 from repose.tasks.corpus_files import num_training_pairs
 

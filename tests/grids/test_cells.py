@@ -142,7 +142,7 @@ def test_a_cell_that_is_kept_on_no_cores_goes_on_with_the_workers_that_it_had(
 ) -> None:
     """Others draw other dropout masks. Where it is kept on some, the training itself sees to that."""
     seen: list[object] = []
-    monkeypatch.setattr("repose.runs.folder.RunFolder.workers", had)
+    monkeypatch.setattr("repose.saved_run.folder.RunFolder.workers", had)
     monkeypatch.setattr(cells, "_save_when_alone", lambda _: None)
     monkeypatch.setattr(cells, "keep_on", lambda *_: kept_on)
     monkeypatch.setattr(cells, "_run", lambda *_, workers: seen.append(workers) or 0)

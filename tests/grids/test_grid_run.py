@@ -23,7 +23,7 @@ from repose.grids.grid import Cell, Grid, read_grid
 from repose.grids.manifest import DamagedManifestError, Entry
 from repose.grids.run import GridOutcome, GridPlan, choose, jobs_of, make_plan, run_plan
 from repose.grids.survey import Identity, identify
-from repose.runs.folder import OTHER_CODE
+from repose.saved_run.folder import OTHER_CODE
 from repose.system.errors import CheckpointError, ConfigError, DataError, WriteError
 from repose.system.locks import locked_or_busy
 

@@ -11,7 +11,7 @@ import pytest
 
 from repose.config.file import load, to_json
 from repose.report.content import Cell, Column, Picture, Report, Section, Sentence, SentenceComparison, Shows, Table
-from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus
+from repose.saved_run.records import DataRecord, EndReason, EndRecord, RunStatus
 
 SIZES = [
     f"architecture.{name}={value}"

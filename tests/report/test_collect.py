@@ -18,8 +18,8 @@ from repose.report.figures import score
 from repose.report.naming import _apart, folder_name
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
-from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason, EndRecord, RunStatus
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import EndReason, EndRecord, RunStatus
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.locks import locked_or_busy
 

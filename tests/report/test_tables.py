@@ -24,7 +24,7 @@ from repose.report.tables_costs import best_and_last_table, costs_table, equal_e
 from repose.report.tables_scores import scores_table, task_column, task_tables, teacher_forced_table, variants_table
 from repose.report.verdict import verdict
 from repose.report.write import to_json
-from repose.runs.records import Records
+from repose.saved_run.records import Records
 from repose.system.errors import CheckpointError
 
 ONE = {"training.batch_size=100"}

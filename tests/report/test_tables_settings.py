@@ -13,7 +13,7 @@ from repose.report.differences import mixed_code
 from repose.report.tables_costs import runs_table
 from repose.report.tables_scores import scores_table
 from repose.report.tables_settings import check_table, settings_table
-from repose.runs.records import DataRecord
+from repose.saved_run.records import DataRecord
 
 FINDING = {"kind": "repeated", "split": "train", "count": 440, "of": 1000, "line": 12}
 

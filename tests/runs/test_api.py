@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 
 import repose
 from repose.config.file import load, to_toml
-from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason, RunStatus
 from repose.runs.run import RunResult
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import EndReason, RunStatus
 from repose.system.errors import BusyError, ConfigError, DataError
 from repose.training.job import Outcome
 from repose.training.loop import Trainer

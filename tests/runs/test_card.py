@@ -11,8 +11,8 @@ import pytest
 
 from repose.model.presets import preset
 from repose.runs.card import card, waits_for_scores, write_card
-from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason, EndRecord, Records, RunStatus
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import EndReason, EndRecord, Records, RunStatus
 from repose.system.files import sealed
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -24,9 +24,9 @@ from repose.positions_rl.table import default_table
 from repose.positions_rl.table import write as write_table
 from repose.report.collect import read_runs
 from repose.runs import run as runs
-from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model import directory
+from repose.saved_run.folder import RunConfig, RunFolder, about_model, unfinished
 from repose.system.errors import BusyError, CheckpointError, ConfigError, DataError
 from repose.system.files import sealed, write_json
 from repose.system.locks import locked_or_busy

@@ -23,7 +23,7 @@ from repose.data import corpora, phrasebook
 from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
-from repose.runs.folder import RunConfig, RunFolder
+from repose.saved_run.folder import RunConfig, RunFolder
 from repose.system.errors import ConfigError, DataError, WriteError
 from repose.system.locks import locked
 from repose.tasks import corpus as corpus_module

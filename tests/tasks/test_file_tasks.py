@@ -19,8 +19,8 @@ from repose.data.treebank import Treebank
 from repose.evaluation.ratio import read_ratio
 from repose.model.language_model import LanguageModel
 from repose.runs.fine_tuning import FINE_TUNING, settings_of
-from repose.runs.folder import RunFolder
 from repose.runs.run import run
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError
 from repose.tasks.base import EvaluationOptions, Figure
 from repose.tasks.corpus import prepare_corpus

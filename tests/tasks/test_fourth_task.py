@@ -17,9 +17,9 @@ from repose.config.experiment import Experiment, TaskSettings, TrainingConfig
 from repose.config.file import load
 from repose.data.text_blocks import Documents, TextBlocks, write_blocks
 from repose.model.architecture import Architecture
-from repose.runs.folder import RunFolder
 from repose.runs.run import run
 from repose.saved_model.directory import TOKENIZER, ModelKind, SavedModel
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError
 from repose.tasks import registry
 from repose.tasks.base import Card, EvaluationOptions, Figure

@@ -14,7 +14,7 @@ from repose.data.advice import sizes, where
 from repose.data.dataset import PairDataset
 from repose.data.findings import Kind
 from repose.data.tokenizer import Tokenizer
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import ConfigError
 from repose.tasks.corpus import _key, prepare_corpus
 from repose.tasks.corpus_files import check_files, reader_of, taught_also

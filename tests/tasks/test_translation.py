@@ -13,7 +13,7 @@ import pytest
 from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import Forced
 from repose.evaluation.metrics import bleu
-from repose.runs.records import Records
+from repose.saved_run.records import Records
 from repose.system.token_ids import END, START, UNK
 from repose.tasks.base import EvaluationOptions
 from repose.tasks.translation_scores import EvaluationSet, over_validations, score_set, teacher_forced

@@ -15,7 +15,7 @@ from repose.data.prepare import LengthLimits, prepare
 from repose.data.tokenizer import Tokenizer
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
-from repose.runs.records import DataRecord
+from repose.saved_run.records import DataRecord
 from repose.tasks.translation import TASK
 from repose.training.job import Outcome, TrainingJob
 from repose.training.run import train

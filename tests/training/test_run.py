@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from repose.config.experiment import TrainingConfig
 from repose.data.prepare import LengthLimits, prepare
 from repose.data.tokenizer import Tokenizer
-from repose.runs.folder import RunFolder
 from repose.saved_model import directory as model_dir
+from repose.saved_run.folder import RunFolder
 from repose.system import files
 from repose.system.errors import (
     BusyError,

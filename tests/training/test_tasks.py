@@ -18,7 +18,7 @@ from repose.data.tokenizer import Tokenizer
 from repose.data.treebank import Tree, label_inventory, write_treebank
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
-from repose.runs.records import DataRecord
+from repose.saved_run.records import DataRecord
 from repose.system.errors import CheckpointError
 from repose.tasks import translation
 from repose.tasks.base import position_table

@@ -138,7 +138,7 @@ def warn_of_model(translator: "Translator") -> None:
         with suppress(ReposeError):  # files may have been removed since they were loaded
             model = locate(translator.folder)
             if (model.parent / "state").is_dir():  # it may be the model of a run
-                from repose.runs.folder import unfinished
+                from repose.saved_run.folder import unfinished
 
                 if (early := unfinished(model)) is not None:
                     say(early)

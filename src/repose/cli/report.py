@@ -66,8 +66,8 @@ def _run_of(path: Path) -> Path:
     Raises CheckpointError for a model directory without a run.
     """
     from repose.model.presets import PRESETS
-    from repose.runs.folder import RunFolder, run_of
     from repose.saved_model.directory import WEIGHTS, locate
+    from repose.saved_run.folder import RunFolder, run_of
 
     if str(path) in PRESETS and not path.exists():
         locate(path)  # raises an error that says what a preset is

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.data.input_warning import InputWarning
-from repose.runs.folder import RunFolder
-from repose.runs.records import knows_its_test
 from repose.saved_model.directory import UNNAMED_TASK, read_config
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import knows_its_test
 from repose.system.terminal import counted, duration, make_table, quoted, reasons, show
 from repose.tasks.inflation import inflated
 

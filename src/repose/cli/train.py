@@ -139,8 +139,8 @@ def _run(experiment: "Experiment", out: Path, **options: Any) -> "RunResult":
         say(f"stopped ({signal.name}): the same command resumes the run")
         raise typer.Exit(3) from None
     if result.outcome.status == "stopped":
-        from repose.runs.folder import RunFolder
-        from repose.runs.records import RunStatus
+        from repose.saved_run.folder import RunFolder
+        from repose.saved_run.records import RunStatus
 
         if result.outcome.update and RunFolder(out).records(may_be_empty=True).status is RunStatus.STOPPED:
             raise typer.Exit(3)  # the training has reported it already

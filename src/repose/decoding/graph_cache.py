@@ -134,9 +134,10 @@ def _check_searches(engine: OnnxEngine, sources: Sequence[Sequence[int]], larges
     """Raise CheckpointError if most sentences, searched in one call, get a score that their tokens do not have step by
     step, or in fp32 another translation. A few may get another: two words can be so close that rounding decides.
 
-    `largest`: the largest difference of a step's log-probability from the model's, by which scores may differ, too.
+    `largest`: the largest difference of a step's log-probability from the model's; scores may differ by as much for
+    each token.
     """
-    limit, allowed = min(_LIMIT, engine.max_length), max(TOLERANCE, _TIMES_OWN_ERROR * largest)
+    limit, allowed = min(_LIMIT, engine.max_length), max(TOLERANCE, largest)
     rounds = engine.precision != "fp32" or largest > TOLERANCE  # rounding decides between many words
     for beam_size in (1, 4):
         options, differ = SearchOptions(beam_size), []

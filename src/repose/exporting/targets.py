@@ -19,9 +19,9 @@ from repose.decoding.engine import Precision
 from repose.exporting.base import Exported, Options
 from repose.exporting.card import card
 from repose.model.architecture import Architecture
-from repose.runs.folder import unfinished
 from repose.saved_model.description import add_to_description, description_file, file_sizes, read_description
 from repose.saved_model.directory import CARD, UNNAMED_TASK, locate, read_config, task_of
+from repose.saved_run.folder import unfinished
 from repose.system.device import own_defaults
 from repose.system.errors import CheckpointError, ConfigError, WriteError, naming_extras, unknown
 from repose.system.files import checked_path, replacing_folder

@@ -13,10 +13,10 @@ from repose.exporting.base import Exported, Options, usage
 from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
 from repose.graphs.writing import write_graphs
-from repose.runs.folder import about_model
 from repose.saved_model import directory
 from repose.saved_model.description import add_to_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
+from repose.saved_run.folder import about_model
 from repose.system.errors import ConfigError
 
 _OWN = ("sha256", "own_crc32")

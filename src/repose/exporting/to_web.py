@@ -38,10 +38,10 @@ from repose.graphs import folder as graphs
 from repose.graphs.stacks import why_not
 from repose.graphs.writing import write_graphs
 from repose.model.transformer import Transformer
-from repose.runs.folder import model_warnings
 from repose.saved_model import directory
 from repose.saved_model.description import write_description
 from repose.saved_model.directory import SRC_TOKENIZER, TGT_TOKENIZER
+from repose.saved_run.folder import model_warnings
 from repose.system.errors import ConfigError
 
 NAME, PAGE, LICENCES = "web", "index.html", "LICENSES.txt"

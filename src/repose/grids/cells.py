@@ -88,7 +88,7 @@ def holder_of(folder: Path) -> str | None:
 
     Raises OSError if a lock file exists but cannot be opened.
     """
-    from repose.runs.folder import RunFolder
+    from repose.saved_run.folder import RunFolder
 
     holders = map(lock_holder, (folder / LOCK, RunFolder(folder).lock_file))
     return next((holder for holder in holders if holder is not None), None)
@@ -239,7 +239,7 @@ def main() -> int:
     threading.Thread(target=_save_when_alone, args=(order["parent"],), daemon=True).start()
     pinned = keep_on(order["affinity"], order["cores"])
     try:
-        from repose.runs.folder import RunFolder
+        from repose.saved_run.folder import RunFolder
 
         with _held(folder):
             _forget_half_written(folder)
@@ -263,8 +263,8 @@ def main() -> int:
 
 def _run(folder: Path, order: dict[str, Any], workers: int | None) -> int:
     from repose.config.file import from_json
-    from repose.runs.records import RunStatus
     from repose.runs.run import run
+    from repose.saved_run.records import RunStatus
 
     result = run(
         from_json(order["experiment"], "the cell's experiment"),

@@ -184,8 +184,8 @@ def measure(experiment: Experiment, folder: Path, *, device: str, workers: int |
 
     `began`: when the process was started, in seconds since the epoch.
     """
-    from repose.runs.folder import RunFolder
     from repose.runs.run import run
+    from repose.saved_run.folder import RunFolder
     from repose.tasks.corpus import prepare_corpus
 
     data, tried = prepare_corpus(experiment), _tried(experiment)

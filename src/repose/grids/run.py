@@ -15,7 +15,7 @@ from repose.grids.cells import CellJob, CellState, CellStatus, RunCells, Tell
 from repose.grids.grid import Cell, Grid
 from repose.grids.manifest import Entry
 from repose.grids.survey import Identity, check_distinct, identify, is_finished, look, unseen
-from repose.runs.folder import OTHER_CODE, RunFolder
+from repose.saved_run.folder import OTHER_CODE, RunFolder
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.job_array import every_nth
 from repose.system.signals import stopping

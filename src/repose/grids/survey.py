@@ -14,8 +14,8 @@ from repose.grids.cells import CellState, CellStatus, holder_of
 from repose.grids.file import CORPUS
 from repose.grids.grid import Cell
 from repose.grids.manifest import Entry, entry_of, moved
-from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
-from repose.runs.records import RunStatus
+from repose.saved_run.folder import SCORED_SPLITS, RunConfig, RunFolder
+from repose.saved_run.records import RunStatus
 from repose.system.device import available_cores
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.terminal import Say

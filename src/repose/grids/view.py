@@ -16,9 +16,9 @@ from rich.table import Table
 from repose.config.experiment import Experiment
 from repose.grids.cells import CellState, CellStatus, Tell, reason
 from repose.grids.run import GridOutcome, GridPlan
-from repose.runs import records
-from repose.runs.folder import RunFolder, main_figure
-from repose.runs.records import Record
+from repose.saved_run import records
+from repose.saved_run.folder import RunFolder, main_figure
+from repose.saved_run.records import Record
 from repose.system.errors import CheckpointError
 from repose.system.terminal import Fitted, counted, duration, make_table, say
 

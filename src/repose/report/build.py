@@ -15,7 +15,7 @@ from repose.report.tables_scores import scores_table, task_tables, teacher_force
 from repose.report.tables_settings import check_table, settings_table
 from repose.report.tables_translations import endings_table, inflated_scores, length_tables
 from repose.report.verdict import main_picture, verdict
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import ReposeError
 from repose.system.terminal import counted
 

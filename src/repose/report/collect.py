@@ -25,8 +25,8 @@ from repose.report.naming import (
     systems_apart,
 )
 from repose.report.run_set import Absent, ReportRun, RunSet, Why
-from repose.runs.folder import SCORED_SPLITS, RunFolder
-from repose.runs.records import RunStatus
+from repose.saved_run.folder import SCORED_SPLITS, RunFolder
+from repose.saved_run.records import RunStatus
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.terminal import counted
 

@@ -23,7 +23,7 @@ from repose.report.differences import (
 from repose.report.figures import decoding_of
 from repose.report.pairs import Pair, small_sets
 from repose.report.significance import neither_translates, notes_of, systems_of
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError, ConfigError, DataError, unknown
 from repose.system.files import checked_path
 

@@ -10,7 +10,7 @@ from repose.model.architecture import DROPOUTS
 from repose.report.content import listed
 from repose.report.run_set import ReportRun
 from repose.report.tables_settings import Name, chosen_search, joined, shown_settings
-from repose.runs.records import EndReason
+from repose.saved_run.records import EndReason
 from repose.tasks.corpus import SET_NAMES
 
 _OF_TRAINING = (*DROPOUTS, "initialisation")

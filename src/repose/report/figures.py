@@ -11,7 +11,7 @@ from repose.config.experiment import TASK_SETTINGS
 from repose.evaluation.metrics import GREEDY
 from repose.model.architecture import Architecture
 from repose.report.run_set import ReportRun
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 
 TARGET_NATS = "nats per target token"
 SCORES = {"bleu": "BLEU", "chrf": "chrF"}

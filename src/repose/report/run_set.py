@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from repose.config.experiment import TASK_SETTINGS, Experiment
 from repose.grids.cells import CellStatus
-from repose.runs.folder import RunConfig
-from repose.runs.records import LITTLE_GAIN, Record, Records, RunStatus
+from repose.saved_run.folder import RunConfig
+from repose.saved_run.records import LITTLE_GAIN, Record, Records, RunStatus
 
 Why: TypeAlias = Literal["failed", "left out", "missing", "unfinished"]
 """Why a run has no final figures."""

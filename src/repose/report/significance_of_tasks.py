@@ -27,7 +27,7 @@ from repose.report.pairs import (
 )
 from repose.report.run_set import ReportRun, RunSet
 from repose.report.tables import scored_on
-from repose.runs.folder import RunFolder, main_figure
+from repose.saved_run.folder import RunFolder, main_figure
 from repose.system.errors import DataError
 
 _SAME = 1e-6  # relative difference above which sums and scores are from different evaluations

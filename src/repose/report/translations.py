@@ -25,7 +25,7 @@ from repose.evaluation.sentence_statistics import (
 from repose.report.collect import read_run
 from repose.report.figures import decoding_of, decodings, score, scored, scored_with, signature
 from repose.report.run_set import ReportRun
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError, DataError
 from repose.tasks.prepared import CorpusData
 

@@ -2,7 +2,6 @@
 
 arguments.py                the experiment that a command's arguments describe
 fine_tuning.py              settings taken over from a trained model that is trained further
-folder.py, records.py       the files of a run directory, and the records in its metrics.jsonl
 claim.py                    checks that a directory belongs to a run, and says what differs if not
 run.py                      the run itself
 next_steps.py               advice at the end of a training

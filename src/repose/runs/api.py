@@ -16,9 +16,9 @@ from repose.data.readers import unpacked
 from repose.decoding.engine import EngineChoice, Precision
 from repose.model.architecture import Architecture
 from repose.runs.arguments import loaded_experiment, refuse_other_files, tell_of_bf16
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
 from repose.runs.run import RunResult, run
 from repose.saved_model.directory import locate, read_config
+from repose.saved_run.folder import OTHER_CODE, SCORED_SPLITS, RunFolder, unfinished
 from repose.system import terminal
 from repose.system.device import device_name
 from repose.system.errors import ConfigError

@@ -16,7 +16,7 @@ from repose.data.language import UNKNOWN
 from repose.data.readers import may_follow
 from repose.model.presets import PRESETS
 from repose.runs.fine_tuning import FINE_TUNING, other_languages, settings_of
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.device import multiplies_in_bf16
 from repose.system.errors import CheckpointError, ConfigError, ReposeError
 from repose.system.terminal import Say, counted, say

@@ -14,10 +14,10 @@ from repose.config.experiment import Experiment, TrainingConfig
 from repose.config.run_id import NOT_IN_RUN_ID
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS, difference, preset_name
-from repose.runs.folder import RunConfig, RunFolder, model_warnings
-from repose.runs.records import EndReason, EndRecord, knows_its_test
 from repose.saved_model import directory as model_dir
 from repose.saved_model.card import FENCE, head, loading
+from repose.saved_run.folder import RunConfig, RunFolder, model_warnings
+from repose.saved_run.records import EndReason, EndRecord, knows_its_test
 from repose.system.files import read_file, write_file
 from repose.system.terminal import counted, duration
 from repose.tasks.base import Card

@@ -14,7 +14,7 @@ from repose.config.experiment import Experiment, TokenizerConfig
 from repose.config.file import to_toml
 from repose.config.run_id import MEASURING, differing_settings, setting
 from repose.data.language import UNKNOWN
-from repose.runs.folder import RunConfig, RunFolder, model_code
+from repose.saved_run.folder import RunConfig, RunFolder, model_code
 from repose.system.errors import CheckpointError
 from repose.system.terminal import quoted
 from repose.tasks.corpus_files import is_pretokenized, languages_of

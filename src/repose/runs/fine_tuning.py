@@ -15,9 +15,9 @@ from repose.config.file import Layer, Loaded, ModelLayers, Origin
 from repose.data.language import UNKNOWN, languages_in_names
 from repose.data.tags import taught
 from repose.data.tokenizer import Tokenizer
-from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 from repose.saved_model.hub import is_on_hub
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError
 
 FINE_TUNING = "fine-tuning"

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from repose.config.experiment import TrainingConfig
-from repose.runs.folder import RunFolder
-from repose.runs.records import LITTLE_GAIN, EndReason, Records, hardly_reads
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import LITTLE_GAIN, EndReason, Records, hardly_reads
 from repose.system.terminal import duration, quoted
 
 

@@ -1,4 +1,4 @@
-"""One run in one directory (`repose.runs.folder`): prepare a corpus, train a model, evaluate it."""
+"""One run in one directory (`repose.saved_run.folder`): prepare a corpus, train a model, evaluate it."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ from repose.positions_rl.table import read as read_table
 from repose.runs.card import card as card_text
 from repose.runs.card import waits_for_scores, write_card
 from repose.runs.claim import claim, refuse_other_settings
-from repose.runs.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder
-from repose.runs.records import EndReason, Record, RunStatus
 from repose.saved_model import directory as model_dir
+from repose.saved_run.folder import OTHER_CODE, SCORED_SPLITS, TRAIN_ANEW, RunConfig, RunFolder
+from repose.saved_run.records import EndReason, Record, RunStatus
 from repose.system.device import available_cores, check_workers
 from repose.system.errors import ConfigError, ReposeError
 from repose.system.files import check_writable

@@ -11,7 +11,7 @@ from typing import Any
 from repose.config.file import to_json
 from repose.grids.cells import CellJob, CellState, CellStatus, run_cell
 from repose.grids.local import RunCell, Share, in_places
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.search.file import Search
 from repose.search.study import NOTHING, Spent, Study, Trial
 from repose.system.errors import CheckpointError, ConfigError, ReposeError

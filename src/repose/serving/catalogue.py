@@ -15,9 +15,9 @@ from repose.decoding.options import DEFAULTS
 from repose.decoding.translator import MODEL_KIND
 from repose.graphs import folder as graphs
 from repose.model.presets import preset_name
-from repose.runs.folder import about_model, model_warnings
 from repose.saved_model import directory, hub
 from repose.saved_model.description import description_file
+from repose.saved_run.folder import about_model, model_warnings
 from repose.serving.languages import canonical, name_of, shown
 from repose.serving.refusals import RequestError
 from repose.system.errors import CheckpointError, ConfigError

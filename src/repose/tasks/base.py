@@ -21,9 +21,9 @@ from repose.data.tokenizer import Tokenizer
 from repose.decoding.engine import EngineChoice, Precision
 from repose.evaluation.metrics import decoding_name
 from repose.model.architecture import DROPOUTS, Architecture
-from repose.runs.records import DataRecord
 from repose.saved_model import directory
 from repose.saved_model.directory import ModelKind, SavedModel
+from repose.saved_run.records import DataRecord
 from repose.system.errors import CheckpointError
 from repose.system.terminal import Say
 from repose.tasks.corpus_files import SPLITS

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from repose.data.corpora import prepared_home
 from repose.decoding.graph_cache import graphs_home
-from repose.runs.folder import RunFolder
-from repose.runs.records import RunStatus
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import RunStatus
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.locks import locked_or_busy, making_lock, trying_lock, using_lock
 from repose.tasks.corpus import REPORT

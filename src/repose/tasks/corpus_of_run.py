@@ -14,8 +14,8 @@ from repose.config.experiment import Experiment, TokenizerConfig
 from repose.data.pairs import TextPairs
 from repose.data.splits import same_sentence
 from repose.data.tags import MARK
-from repose.runs.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.saved_model.directory import tokenizer_paths
+from repose.saved_run.folder import SCORED_SPLITS, RunConfig, RunFolder
 from repose.system.errors import CheckpointError, DataError, WriteError
 from repose.system.files import read_file, write_file
 from repose.tasks.corpus import kept_corpus, prepare_corpus, published_text

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 from repose.config.experiment import Experiment
 from repose.data.columns import NothingError
 from repose.evaluation.ratio import RatioStatistics, write_ratio
-from repose.runs.folder import RunFolder
 from repose.saved_model.directory import SavedModel
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import ConfigError, DataError
 from repose.system.terminal import Say
 from repose.tasks.base import EvaluationOptions, Figure, Task

@@ -24,9 +24,9 @@ from repose.decoding.load import load
 from repose.decoding.options import SETTINGS
 from repose.decoding.translator import LOOKS_AHEAD, MODEL_KIND
 from repose.model.transformer import Transformer, build
-from repose.runs.folder import RunFolder
 from repose.saved_model import directory
 from repose.saved_model.card import TRANSLATE, TRANSLATE_IN_PYTHON
+from repose.saved_run.folder import RunFolder
 from repose.system.device import one_thread
 from repose.system.terminal import Say, counted
 from repose.system.token_ids import END, UNK

@@ -29,8 +29,8 @@ from repose.evaluation.metrics import (
     decoding_name,
 )
 from repose.model.transformer import Transformer
-from repose.runs.folder import RunFolder
-from repose.runs.records import Records
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import Records
 from repose.system.device import one_thread
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.token_ids import END, PAD, START, UNK

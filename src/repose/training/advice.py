@@ -4,7 +4,7 @@ import math
 
 from repose.config.experiment import TrainingConfig
 from repose.model.architecture import Architecture
-from repose.runs.records import LITTLE_GAIN, EndReason, hardly_reads
+from repose.saved_run.records import LITTLE_GAIN, EndReason, hardly_reads
 from repose.system.terminal import counted
 
 FEW_EPOCHS = 10

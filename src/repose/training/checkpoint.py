@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from repose.config.run_id import id_of_numbers
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import remove_half_written, replacing_file
 from repose.training.clock import Clock

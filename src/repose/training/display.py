@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from repose.runs.records import Record
+from repose.saved_run.records import Record
 from repose.system.errors import ConfigError, unknown
 from repose.system.terminal import Say, duration
 

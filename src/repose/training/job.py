@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from repose.config.experiment import DecodingConfig, TrainingConfig
 from repose.model.architecture import Architecture
-from repose.runs.records import DataRecord, EndReason, RunStatus
+from repose.saved_run.records import DataRecord, EndReason, RunStatus
 from repose.training.loss import TokenSums
 
 

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from repose.runs.folder import TRAIN_ANEW, RunFolder
-from repose.runs.records import DataRecord, EndRecord, Record, timestamp
+from repose.saved_run.folder import TRAIN_ANEW, RunFolder
+from repose.saved_run.records import DataRecord, EndRecord, Record, timestamp
 from repose.system.errors import MissingExtraError, WriteError
 from repose.system.files import writing
 from repose.system.terminal import printable

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from repose.data.batching import Batches
-from repose.runs.records import EndReason, EndRecord, RunStatus, timestamp
+from repose.saved_run.records import EndReason, EndRecord, RunStatus, timestamp
 from repose.system.errors import ReposeError
 from repose.system.signals import StopSignals
 from repose.training import advice

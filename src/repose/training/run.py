@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from repose.runs.folder import TRAIN_ANEW, RunFolder
-from repose.runs.records import RunStatus
+from repose.saved_run.folder import TRAIN_ANEW, RunFolder
+from repose.saved_run.records import RunStatus
 from repose.system.device import own_dtype, tuned
 from repose.system.errors import BusyError, ConfigError, ReposeError
 from repose.system.files import remove_half_written, writing

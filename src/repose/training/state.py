@@ -6,7 +6,7 @@ import json
 from pydantic import TypeAdapter
 
 from repose.config.experiment import Keep
-from repose.runs.records import EndReason
+from repose.saved_run.records import EndReason
 from repose.training.schedule import Plateau
 
 

@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 import repose
 from repose.config.experiment import Experiment, TrainingConfig
 from repose.report.collect import read_run
-from repose.runs.folder import RunConfig, RunFolder, about_model, unfinished
-from repose.runs.records import DataRecord, EndReason, EndRecord, RunStatus, hardly_reads, parse
+from repose.saved_run.folder import RunConfig, RunFolder, about_model, unfinished
+from repose.saved_run.records import DataRecord, EndReason, EndRecord, RunStatus, hardly_reads, parse
 from repose.system.errors import CheckpointError, WriteError
 from repose.system.files import sealed, write_json
 
@@ -93,7 +93,7 @@ def test_a_run_knows_that_equations_were_changed_since(run: RunFolder, monkeypat
         write_json(run.config_file, sealed(config.to_json()))
         return run.has_other_code
 
-    monkeypatch.setattr("repose.runs.folder.model_code", lambda: "now")
+    monkeypatch.setattr("repose.saved_run.folder.model_code", lambda: "now")
     assert of({"repose": repose.__version__, "code": "before"})
     assert not of({"repose": repose.__version__, "code": "now"})
     assert not of({"repose": "0.0.1", "code": "before"})  # another version, whose "Numerics" say what has changed

@@ -30,9 +30,9 @@ from repose._version import __version__
 from repose.config.experiment import Experiment
 from repose.config.file import from_json
 from repose.config.run_id import id_of_settings
-from repose.runs import records
-from repose.runs.records import LITTLE_GAIN, Records, hardly_reads, knows_its_test
 from repose.saved_model import directory as model_dir
+from repose.saved_run import records
+from repose.saved_run.records import LITTLE_GAIN, Records, hardly_reads, knows_its_test
 from repose.system.code import code_digest
 from repose.system.errors import CheckpointError, ConfigError
 from repose.system.files import read_file, sealed, unsealed, write_file, write_json, write_new_json, writing
