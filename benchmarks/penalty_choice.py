@@ -18,7 +18,7 @@ import numpy as np
 import repose
 from repose.evaluation.metrics import tokenizer_for
 from repose.evaluation.sentence_statistics import References, SentenceStatistics, scores_of
-from repose.runs.folder import RunFolder
+from repose.saved_run.folder import RunFolder
 from repose.system.files import write_json
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.decoding_choice import FIRST_PENALTY, LENGTH_PENALTIES, DecodingTrial, best_beam
