@@ -8,8 +8,6 @@ later commit's, or one in int8:
     python benchmarks/alone.py before after --source test.de --reference test.en --out alone.json
 """
 
-import argparse
-import datetime
 import json
 import statistics
 import time
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import repose
-from interleave import machine, table, write
+from records import command_line, record, table, write
 
 WARM = 20
 
@@ -45,14 +43,13 @@ def compared(
 
 def main() -> None:
     """Command-line entry point."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("exports", type=Path, nargs=2)
     parser.add_argument("--source", type=Path, required=True, help="one sentence a line")
     parser.add_argument("--reference", type=Path, help="score both against these")
     parser.add_argument("--sentences", type=int, default=300, help="the first ones")
     parser.add_argument("--beam-size", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--note", default="", help="what the two are, for the record")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     texts = options.source.read_text(encoding="utf-8").splitlines()[: options.sentences]
     translators = [repose.load(path, engine="onnx", workers=1) for path in options.exports]
@@ -68,15 +65,13 @@ def main() -> None:
         results[f"beam {beam_size}"] = found
     headings = ["", *next(iter(results.values()))]
     print(table(headings, [[name, *(f"{value:,.2f}" for value in each.values())] for name, each in results.items()]))
-    content = {
-        "benchmark": "a lone sentence with two exports of one model",
-        "note": options.note,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(),
-        "model": json.loads((options.exports[0] / "repose-onnx.json").read_text())["run_id"],
-        "sentences": len(texts),
-        "results": results,
-    }
+    content = record(
+        "a lone sentence with two exports of one model",
+        note=options.note,
+        model=json.loads((options.exports[0] / "repose-onnx.json").read_text())["run_id"],
+        sentences=len(texts),
+        results=results,
+    )
     write(options.out, content)
 
 

@@ -6,15 +6,13 @@ row is one hypothesis in one step.
     python benchmarks/beam_steps.py runs/demo --out results/speed/beam-steps.json
 """
 
-import argparse
-import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import repose
-from interleave import table, write
+from records import command_line, record, table, write
 from repose.data import phrasebook
 from repose.decoding.options import SearchOptions
 from repose.decoding.search import beam_search
@@ -45,10 +43,9 @@ def counted(translator: repose.Translator, text: str) -> dict[str, int]:
 
 def main() -> None:
     """Command-line entry point: count, print means and write the record."""
-    parser = argparse.ArgumentParser(description="Steps and rows of a beam search.")
+    parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="run or model directory, from Portuguese to English")
     parser.add_argument("--sentences", type=int, default=200, help="of the phrasebook's test set, the first ones")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     texts = [source for source, _ in phrasebook.read()["test"][: args.sentences]]
     with repose.load(args.run, engine="onnx") as translator:
@@ -57,15 +54,14 @@ def main() -> None:
         settings["max_extra_tokens"] = translator.max_extra_tokens
     means = {name: float(np.mean([each[name] for each in found])) for name in found[0]}
     print(table(["mean of a sentence", ""], [[name, f"{value:.1f}"] for name, value in means.items()]))
-    content = {
-        "what": "steps and rows of a beam search, means over sentences",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "model": read_config(locate(args.run)).get("run_id"),
-        "corpus": "phrasebook, test",
-        "sentences": len(texts),
-        "settings": settings,
-        "means": means,
-    }
+    content = record(
+        "steps and rows of a beam search, means over sentences",
+        model=read_config(locate(args.run)).get("run_id"),
+        corpus="phrasebook, test",
+        sentences=len(texts),
+        settings=settings,
+        means=means,
+    )
     write(args.out, content)
 
 

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import workload
 from decode import PASS
-from interleave import Contestant, Result, interleave, record, table, write
+from interleave import Contestant, Result, as_json, interleave, peer
+from records import command_line, record, table, write
 from repose.system.device import available_cores
 
 HERE = Path(__file__).resolve().parents[1]
@@ -79,9 +80,8 @@ class Side(NamedTuple):
 
     def contestant(self, folder: Path, options: Mapping[str, Any]) -> Contestant:
         """Return this checkout's contestant."""
-        arguments = [part for option, value in options.items() for part in (f"--{option}", str(value))]
-        script = self.checkout / "benchmarks" / "peers" / "repose_.py"
-        return Contestant(self.name, [sys.executable, str(script), str(folder), *arguments], self.environment)
+        where = {"benchmarks": self.checkout / "benchmarks", "variables": self.environment}
+        return peer(self.name, "repose_.py", None, folder, **where, **options)
 
 
 PREPARE = """
@@ -116,19 +116,18 @@ def compare(sides: Sequence[Side], folders: Sequence[Path], args: argparse.Names
     ]
     print(table(["units per second", "before", "after", "after / before"], rows))
     settings = {"rounds": args.rounds, "batches_per_round": args.batches_per_round, "passes": args.passes}
-    return record("before and after", workload=facts[1], settings=settings, results=results, ratios=ratios)
+    return record("before and after", workload=facts[1], settings=settings, contestants=as_json(results), ratios=ratios)
 
 
 def main() -> None:
     """Command-line entry point: measure, print a table and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("before", type=Path, help="the other checkout")
     workload.add_arguments(parser)
     parser.add_argument("--only", default="", help="what is in the name of the work, such as train or bf16")
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--batches-per-round", type=int, default=20, help="of training")
     parser.add_argument("--passes", type=int, default=1, help="over the 1,000 sentences, of decoding")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     corpus = (
         ["--corpus", args.corpus] if args.train is None else ["--train", *(str(path.resolve()) for path in args.train)]

@@ -8,7 +8,6 @@ pair; the source copied; the first half of the target's words; a sentence of a t
 OTHER has sentences of the third language. The output file collects the results of several NAMEs.
 """
 
-import argparse
 import json
 import random
 import subprocess
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from interleave import machine
+from records import command_line, machine, read, write
 from repose.data.lines import LineReader
 
 KEPT = 0.95
@@ -73,12 +72,11 @@ def found(scores: "np.ndarray[Any, Any]", kinds: "np.ndarray[Any, Any]") -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     for name in ("forward", "backward", "src", "tgt", "other"):
         parser.add_argument(name, type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--what", default="", help="Said of the corpus and the models in the file.")
-    parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     pairs = noisy(lines_of(given.src), lines_of(given.tgt), lines_of(given.other))
     kinds = np.array([kind for _, _, kind in pairs])
@@ -94,15 +92,14 @@ def main() -> None:
             subprocess.run([*command, "--workers", "1"], check=True, stdout=subprocess.DEVNULL)
             rows = (folder / str(number) / "scores.tsv").read_text(encoding="utf-8").splitlines()
             ways[way] = found(np.array([float(row.split("\t")[0]) for row in rows]), kinds)
-    content = json.loads(given.out.read_text()) if given.out.exists() else {"machine": machine(), "corpora": {}}
+    content = read(given.out) or {"machine": machine(), "corpora": {}}
     content["corpora"][given.name] = {
         "what": given.what,
         "pairs": {kind: int((kinds == kind).sum()) for kind in ("clean", *KINDS)},
         "seed": SEED,
         "ways": ways,
     }
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write(given.out, content)
     print(json.dumps(content["corpora"][given.name], indent=2))
 
 

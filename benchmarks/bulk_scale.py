@@ -6,7 +6,6 @@ the same lines. Memory is the sum over all processes; pages shared by several pr
     python benchmarks/bulk_scale.py MODEL --lines 200000 --out results/bulk/scale.json
 """
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -20,7 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from interleave import machine
+from peers.protocol import descendants
+from records import command_line, record, write
 from repose.data import phrasebook
 
 LOOK = 0.1
@@ -37,22 +37,10 @@ def lines_of(number: int) -> list[str]:
     return lines[:number]
 
 
-def family(parent: int) -> list[int]:
-    """Return a process and all its descendants."""
-    children: dict[int, list[int]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            above = int(path.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(above, []).append(int(path.parent.name))
-    found = [parent]
-    for process in found:
-        found += children.get(process, [])
-    return found
-
-
-def resident(processes: list[int]) -> int:
+def resident(parent: int) -> int:
+    """Return the memory in bytes that a process and its descendants hold now."""
     pages = 0
-    for process in processes:
+    for process in (parent, *descendants(parent)):
         with contextlib.suppress(OSError):
             pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -66,7 +54,7 @@ def run(arguments: list[str], into: Path | None = None) -> dict[str, Any]:
         command = [sys.executable, "-m", "repose", *arguments]
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
         while process.poll() is None:
-            peak = max(peak, resident(family(process.pid)))
+            peak = max(peak, resident(process.pid))
             time.sleep(LOOK)
     assert process.returncode == 0, arguments
     after = os.times()
@@ -102,19 +90,13 @@ def planned(content: dict[str, Any], lines: int = 10**9) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model")
     parser.add_argument("--lines", type=int, default=200_000)
     parser.add_argument("--compared", type=int, default=30_000, help="Lines that both translate.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
-    content: dict[str, Any] = {
-        "machine": machine(),
-        "workers": WORKERS,
-        "search": "greedy",
-        "load": [os.getloadavg()[0]],
-    }
+    content = record("bulk_scale", workers=WORKERS, search="greedy", load=[os.getloadavg()[0]])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         files = {}
@@ -153,8 +135,7 @@ def main() -> None:
         content["long"]["bytes_a_manifest"] = round(statistics.mean(manifests))
     content["load"].append(os.getloadavg()[0])
     content["plan"] = planned(content)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write(given.out, content)
     print(json.dumps(content, indent=2))
 
 

@@ -8,7 +8,6 @@ share of the targets loops, by the definition used for translations (people repe
 CORPORA holds a folder for each corpus, with files `<split>.<language>`, compressed or not.
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -16,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from records import command_line, write
 from repose.data.check import check_corpus
 from repose.data.findings import Kind
 from repose.data.language import identify
@@ -70,16 +70,16 @@ def measure(folder: Path, pair: tuple[str, str]) -> dict[str, Any]:
 
 def main() -> None:
     """Command-line entry point: measure every corpus in a folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("corpora", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     found = {}
     for folder in sorted(path for path in arguments.corpora.iterdir() if path.is_dir()):
         *others, last = languages(folder) or [""]
         for other in others:
             found[f"{folder.name} {other}-{last}"] = measure(folder, (other, last))
-    arguments.out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1, ensure_ascii=False))
+    write(arguments.out, found)
 
 
 if __name__ == "__main__":

@@ -21,19 +21,18 @@ import numpy as np
 
 import workload
 from flops import mean_decoding
-from interleave import Contestant, Result, interleave, peer, record, table, write
+from interleave import Contestant, Result, as_json, interleave, peer
+from peers.protocol import DECODE_BATCH, NEW_TOKENS
+from records import command_line, record, table, write
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
-from repose.training.distributed import available_cores
+from repose.system.device import available_cores
 from train import PLAIN, ceilings
 
 MODELS = tuple(PLAIN)
-
-NEW_TOKENS, BATCH = 14, 64
-"""The same as in `peers/protocol.py`."""
 CEILINGS = ("gemm", "torch.mm")
 """Kinds of products that `train.py` takes as ceilings. The second is PyTorch's own for fp32 on a CPU."""
-PASS = -(-workload.NUM_DECODED // BATCH)
+PASS = -(-workload.NUM_DECODED // DECODE_BATCH)
 """Number of batches that hold all sentences."""
 
 
@@ -197,11 +196,9 @@ def entries(names: str) -> list[str]:
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        description="Sentences decoded per second, and the share of the machine's ceiling."
-    )
+    parser = command_line(__doc__)
     workload.add_arguments(parser)
-    parser.add_argument("--model", choices=tuple(PLAIN), default="reinforced")
+    parser.add_argument("--model", choices=MODELS, default="reinforced")
     parser.add_argument(
         "--size", choices=("exact", "nearest"), default="nearest", help="nearest: what peers can express"
     )
@@ -212,7 +209,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--passes", type=int, default=2, help="over the 1,000 sentences, of each contestant in a round")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--alone", action="store_true", help="one sentence after the other, in one process")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     return parser.parse_args()
 
 
@@ -228,12 +224,12 @@ def main() -> None:
     ratios = compare(runs, results, flops)
     show(runs, results, flops, ratios)
     names = ("model", "size", "beam", "precision", "rounds", "passes", "device", "alone")
-    settings = {name: getattr(args, name) for name in names} | {"new_tokens": NEW_TOKENS, "batch": BATCH}
+    settings = {name: getattr(args, name) for name in names} | {"new_tokens": NEW_TOKENS, "batch": DECODE_BATCH}
     content = record(
         "decode",
         workload=workload.facts(folder),
         settings=settings,
-        results=results,
+        contestants=as_json(results),
         ratios=ratios,
         flops_per_sentence=flops,
     )

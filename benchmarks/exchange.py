@@ -6,17 +6,16 @@ of arXiv 2410.04731.
     python benchmarks/exchange.py --out exchange.json
 """
 
-import argparse
 import statistics
-import sys
 import time
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from interleave import machine, table, write
+from interleave import rotate
+from records import command_line, record, table, write
 from repose.training import distributed
 from repose.training.distributed import World
 from repose.training.exchange import AllReduce, SharedMemory
@@ -33,28 +32,29 @@ def measure(world: World, rounds: int, repeats: int) -> dict[str, dict[str, list
     """
     found: dict[str, dict[str, list[float]]] = {}
     for model, size in SIZES.items():
-        exchanges = {kind: make(world, size) for kind, make in KINDS.items()}
-        found[model] = {kind: [] for kind in exchanges}
-        for number in range(rounds + 1):  # the first one warms up
-            for kind, exchange in exchanges.items():
-                dist.barrier()
-                began = time.perf_counter()
-                for _ in range(repeats):
-                    exchange.local.fill_(1.0)
-                    exchange.sum()
-                if number:
-                    found[model][kind].append(1e3 * (time.perf_counter() - began) / repeats)
-                assert exchange.gradient[0] == world.size
+        jobs = {kind: partial(milliseconds, world, make(world, size), repeats) for kind, make in KINDS.items()}
+        found[model] = rotate(jobs, rounds, warm_rounds=1)
     return found
 
 
-def main() -> int:
+def milliseconds(world: World, exchange: AllReduce, repeats: int) -> float:
+    """Return the milliseconds of one sum, as the mean over `repeats`."""
+    dist.barrier()
+    began = time.perf_counter()
+    for _ in range(repeats):
+        exchange.local.fill_(1.0)
+        exchange.sum()
+    taken = time.perf_counter() - began
+    assert exchange.gradient[0] == world.size
+    return 1e3 * taken / repeats
+
+
+def main() -> None:
     """Command-line entry point: measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     settings = (args.rounds, args.repeats)
     with distributed.started(args.workers, torch.device("cpu"), 1, measure, settings) as world:
@@ -67,10 +67,9 @@ def main() -> int:
         rows += [[f"{model}, {kind}", f"{time:.2f}"] for kind, time in medians[model].items()]
         rows.append([f"{model}, ratio", f"{ratio:.1f}"])
     print(table(["sum over workers", "ms"], rows))
-    record = {"benchmark": "exchange", "machine": machine(), "settings": vars(args) | {"out": None}}
-    write(args.out, {**record, "torch": torch.__version__, "median_ms": medians, "rounds_ms": found})
-    return 0
+    facts = {"settings": vars(args) | {"out": None}, "torch": torch.__version__}
+    write(args.out, record("exchange", **facts, median_ms=medians, rounds_ms=found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -8,15 +8,14 @@ the reference (chrF above 40). `moved_by_company` counts int8 translations that 
 by itself.
 """
 
-import argparse
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import sacrebleu
 
 import repose
+from records import command_line, record, write
 from repose.decoding.translator import Translator
 
 NEAR, RIGHT = 20.0, 40.0
@@ -57,12 +56,11 @@ def measure(
 
 def main() -> None:
     """Command-line entry point: measure and write the record."""
-    parser = argparse.ArgumentParser(description="fp32 against int8: BLEU, chrF, equal translations.")
+    parser = command_line(__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--test", nargs=3, action="append", required=True, metavar=("NAME", "SRC", "TGT"))
     parser.add_argument("--beam", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--alone", type=int, default=100, help="so many sentences are translated alone, too")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     results: dict[str, dict[str, object]] = {}
     for run in args.runs:
@@ -70,14 +68,7 @@ def main() -> None:
             sources, references = (Path(p).read_text(encoding="utf-8").splitlines() for p in paths)
             results.setdefault(run.name, {})[name] = measure(run, sources, references, args.beam, args.alone)
             print(run.name, name, json.dumps(results[run.name][name], indent=1), flush=True)
-    content = {
-        "what": "benchmarks/int8.py",
-        "date": datetime.now(UTC).date().isoformat(),
-        "engines": ENGINES,
-        "results": results,
-    }
-    if args.out is not None:
-        args.out.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write(args.out, record("int8", engines=ENGINES, results=results))
 
 
 if __name__ == "__main__":

@@ -2,29 +2,35 @@
 
 A contestant is a process that speaks the protocol of `peers/protocol.py`. All are started first, one at a time. Then,
 in each round, each runs the same number of batches while the others wait. The result is the median over rounds.
+`rotate` does the same with functions of this process.
 """
 
 import contextlib
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 PATIENCE = 1800.0
 """Seconds that a contestant may take to get ready or to answer before it is given up."""
 NOT_INSTALLED = "not installed"
 _FOLDER = Path(__file__).resolve().parent
-_ENVIRONMENTS = _FOLDER.parent / ".venv-peers"
+Name = TypeVar("Name", bound=Hashable)
+
+
+def python_of(environment: str | None) -> Path:
+    """Return the Python of an environment of `make bench-peers`, installed or not; None means this one."""
+    if environment is None:
+        return Path(sys.executable)
+    return _FOLDER.parent / ".venv-peers" / environment / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -80,17 +86,18 @@ def peer(
     environment: str | None,
     workload: Path,
     *,
+    benchmarks: Path = _FOLDER,
     variables: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Contestant:
     """Return the contestant `peers/<script>` with this workload.
 
-    It runs in the environment `.venv-peers/<environment>`, or in this one. `options` are those of `peers/protocol.py`,
-    without their dashes: task="train", processes=2.
+    It runs in the environment `.venv-peers/<environment>`, or in this one. `benchmarks` is this folder, or that of
+    another checkout. `options` are those of `peers/protocol.py`, without their dashes: task="train", processes=2.
     """
-    python = sys.executable if environment is None else str(_ENVIRONMENTS / environment / "bin" / "python")
     arguments = [part for option, value in options.items() for part in (f"--{option}", str(value))]
-    return Contestant(name, [python, str(_FOLDER / "peers" / script), str(workload), *arguments], dict(variables))
+    command = [str(python_of(environment)), str(benchmarks / "peers" / script), str(workload), *arguments]
+    return Contestant(name, command, dict(variables))
 
 
 class _DeadError(Exception):
@@ -177,101 +184,59 @@ def interleave(
     """
     results = {contestant.name: Result() for contestant in contestants}
     assert len(results) == len(contestants), "contestants need different names"
+
+    def give_up(name: str, death: _DeadError) -> None:
+        results[name].problem = str(death)
+        print(f"{name}: {death}", file=sys.stderr)
+
     with contextlib.ExitStack() as stack:
         running: dict[str, _Process] = {}
         for contestant in contestants:
-            with _noting(results[contestant.name], contestant.name):
-                print(f"starting {contestant.name}", file=sys.stderr)
+            print(f"starting {contestant.name}", file=sys.stderr)
+            try:
                 process = _Process(contestant)
                 stack.callback(process.close)
                 results[contestant.name].ready = process.listen(patience)
                 running[contestant.name] = process
+            except _DeadError as death:
+                give_up(contestant.name, death)
         for number in range(-warm_rounds, rounds):
             for name in _turned(list(running), number):
-                result = results[name]
-                with _noting(result, name):
-                    answer = {}
-                    try:
-                        answer = running[name].ask(batches, patience)
-                    except _DeadError:
-                        del running[name]
-                        raise
-                    if number >= 0:
-                        result.rates.append(answer["units"] / answer["seconds"])
-                        result.peak_rss = max(result.peak_rss, answer["peak_rss"])
-                        print(f"round {number + 1}: {name} {result.rates[-1]:,.4g}/s", file=sys.stderr)
+                try:
+                    answer = running[name].ask(batches, patience)
+                except _DeadError as death:
+                    del running[name]
+                    give_up(name, death)
+                    continue
+                if number >= 0:
+                    result = results[name]
+                    result.rates.append(answer["units"] / answer["seconds"])
+                    result.peak_rss = max(result.peak_rss, answer["peak_rss"])
+                    print(f"round {number + 1}: {name} {result.rates[-1]:,.4g}/s", file=sys.stderr)
     return results
 
 
-@contextlib.contextmanager
-def _noting(result: Result, name: str) -> Iterator[None]:
-    try:
-        yield
-    except _DeadError as death:
-        result.problem = str(death)
-        print(f"{name}: {death}", file=sys.stderr)
+def rotate(jobs: Mapping[Name, Callable[[], float]], rounds: int, *, warm_rounds: int = 0) -> dict[Name, list[float]]:
+    """Call all functions in turn, and return what each returned, such as its seconds, in each round.
+
+    Each round begins with another function. Numbers of the first `warm_rounds` rounds are dropped.
+    """
+    found: dict[Name, list[float]] = {name: [] for name in jobs}
+    for number in range(-warm_rounds, rounds):
+        for name in _turned(list(jobs), number * len(jobs) // rounds):
+            figure = jobs[name]()
+            if number >= 0:
+                found[name].append(figure)
+        print(f"round {number + 1} of {rounds}", end="\r", file=sys.stderr, flush=True)
+    return found
 
 
-def _turned(names: list[str], number: int) -> list[str]:
-    """Return the names in the order of round `number`: each round begins with another name."""
-    start = number % len(names) if names else 0
+def _turned(names: list[Name], start: int) -> list[Name]:
+    """Return the names in the order that begins with number `start`, counted round and round."""
+    start = start % len(names) if names else 0
     return names[start:] + names[:start]
 
 
-def machine() -> dict[str, Any]:
-    """Return facts about the machine that affect the figures, without its names or paths."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {
-        "cpu": _cpu_model(),
-        "cores": cores,
-        "memory": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "system": platform.system(),
-        "release": platform.release(),
-        "python": platform.python_version(),
-    }
-
-
-def _cpu_model() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def record(
-    benchmark: str,
-    *,
-    workload: Mapping[str, Any],
-    settings: Mapping[str, Any],
-    results: Mapping[str, Result],
-    ratios: Mapping[str, float],
-    **more: Any,
-) -> dict[str, Any]:
-    """Return the record of a benchmark, for its JSON file."""
-    return {
-        "benchmark": benchmark,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(),
-        "workload": dict(workload),
-        "settings": dict(settings),
-        "contestants": {name: result.as_json() for name, result in results.items()},
-        "ratios": dict(ratios),
-        **more,
-    }
-
-
-def write(path: Path | None, content: Mapping[str, Any]) -> None:
-    """Write a record if a path is given."""
-    if path is not None:
-        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return text in columns: the first aligned left, the others right."""
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    lines = [headings, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))]).rstrip()
-        for line in lines
-    )
+def as_json(results: Mapping[str, Result]) -> dict[str, Any]:
+    """Return the results for a record."""
+    return {name: result.as_json() for name, result in results.items()}

@@ -11,19 +11,16 @@ that agreement means something. The script also measures the range of Keras' ini
 Exit codes: 0 for parity and equal parameter counts, 1 otherwise, 2 if TensorFlow or Keras is missing.
 """
 
-import argparse
 import dataclasses
-import json
 import math
 import os
-import platform
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from records import command_line, record, write
 from repose.model.architecture import Architecture
 from repose.model.presets import PRESETS
 from repose.model.transformer import Transformer, build
@@ -162,24 +159,20 @@ def show(name: str, result: dict[str, Any]) -> None:
 
 def main() -> int:
     """Command-line entry point: compare both presets and return the exit code."""
-    parser = argparse.ArgumentParser(description="Logits of this project's models against Keras' own layers.")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
-    args = parser.parse_args()
+    args = command_line(__doc__).parse_args()
     results = {name: compare(name) for name in NAMES}
     for name, result in results.items():
         show(name, result)
     passed = all(result["passed"] for result in results.values())
-    record = {
-        "benchmark": "keras_parity",
-        "machine": {"system": platform.platform(), "architecture": platform.machine(), "cpus": os.cpu_count()},
-        "versions": {module.__name__: module.__version__ for module in (torch, tf, keras)},
-        "vocabularies": [SRC_VOCAB, TGT_VOCAB],
-        "tolerance": TOLERANCE,
-        "passed": passed,
-        "presets": results,
-    }
-    if args.out:
-        args.out.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    content = record(
+        "keras_parity",
+        versions={module.__name__: module.__version__ for module in (torch, tf, keras)},
+        vocabularies=[SRC_VOCAB, TGT_VOCAB],
+        tolerance=TOLERANCE,
+        passed=passed,
+        presets=results,
+    )
+    write(args.out, content)
     return 0 if passed else 1
 
 

@@ -17,13 +17,11 @@ Everything except time is in double precision, in which torch computes an LSTM b
     python benchmarks/layer_types.py --no-times
 """
 
-import argparse
 import functools
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,10 +29,11 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 from torch.utils.flop_counter import FlopCounterMode
 
-from interleave import machine, table, write
+from interleave import rotate
 from layer_kinds import HEADS, LAYER_KINDS, LayerKind, Recurrent
+from records import command_line, record, table, write
 from repose.system.device import tuned
-from scaling import exponent, rotate
+from scaling import exponent
 
 USUAL = {"": 0, "k": 3, "r": 32}
 LENGTHS, WIDTHS = (32, 64, 128, 256, 512, 1024, 2048), (64, 128, 256, 512)
@@ -196,18 +195,17 @@ def seconds(layer: nn.Module, x: Tensor, gradient: Tensor) -> float:
 def measure_times(rounds: int) -> dict[str, dict[str, dict[str, float]]]:
     """Return milliseconds by layer and sizes. In each round, the layers take turns at each size."""
     points = {f"n = {n}, d = {d}": (n, d) for d in TIMED_WIDTHS for n in TIMED_LENGTHS}
-    jobs: list[tuple[str, Callable[[], float]]] = []
+    jobs: dict[str, Callable[[], float]] = {}
     for sizes, (n, d) in points.items():
         x, gradient = torch.randn(2, TOKENS // n, n, d)
         for name, kind in LAYER_KINDS.items():
             layer = kind.make(d, USUAL[kind.size], BELOW)
-            job = functools.partial(seconds, layer, x.clone().requires_grad_(), gradient)
-            jobs.append((f"{name}, {sizes}", job))
+            jobs[f"{name}, {sizes}"] = functools.partial(seconds, layer, x.clone().requires_grad_(), gradient)
     with tuned():
-        taken = rotate(jobs, rounds + 1)
+        taken = rotate(jobs, rounds, warm_rounds=1)
 
     def summary(name: str) -> dict[str, float]:
-        times = [1e3 * each for each in taken[name][1:]]  # the first round warms up
+        times = [1e3 * each for each in taken[name]]
         return {"median": statistics.median(times), "min": min(times), "max": max(times)}
 
     return {name: {sizes: summary(f"{name}, {sizes}") for sizes in points} for name in LAYER_KINDS}
@@ -251,10 +249,9 @@ def show(layers: Mapping[str, Mapping[str, Any]]) -> None:
 
 def main() -> int:
     """Command-line entry point: measure, print and write the record; return 1 if anything disagrees with a formula."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="of times")
     parser.add_argument("--no-times", action="store_true", help="all but the times")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -270,8 +267,8 @@ def main() -> int:
     settings: dict[str, Any] = {"heads": HEADS, "k": USUAL["k"], "r": USUAL["r"], "path_d": PATH_WIDTH}
     if not args.no_times:
         settings |= {"tokens": TOKENS, "repeats": REPEATS, "rounds": args.rounds, "threads": 1, "precision": "fp32"}
-    facts = {"machine": machine(), "torch": torch.__version__, "settings": settings}
-    write(args.out, {"benchmark": "layer types", **facts, "operations_ratios": compare(layers), "layers": layers})
+    facts = {"torch": torch.__version__, "settings": settings}
+    write(args.out, record("layer types", **facts, operations_ratios=compare(layers), layers=layers))
     return 0 if all(map(as_formulas, layers.values())) else 1
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 import workload
-from interleave import machine, table, write
+from records import command_line, record, table, write
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
@@ -122,14 +122,13 @@ def main() -> int:
         folder, model, precision, batches, r_drop, *more = sys.argv[2:]
         follow(Path(folder), model, precision, batches, r_drop, more[1::2])
         return 0
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     workload.add_arguments(parser)
     parser.add_argument("other", type=Path, help="another checkout, or this one")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=JSON", help="a constant of this side")
     parser.add_argument("--works", type=int, nargs="+", default=range(len(WORKS)), help="which of WORKS, from 0")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=4, help="in each round")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     args.other = args.other.resolve()
     folder = workload.from_arguments(args)
@@ -138,7 +137,7 @@ def main() -> int:
         [x["work"], *(f"{1e3 * x[name]:.1f}" for name in ("before_s", "after_s")), f"{x['ratio']:.3f}"] for x in found
     ]
     print(table(["work", "ms before", "ms after", "ratio"], rows))
-    write(args.out, {"benchmark": "levers", "machine": machine(), "changes": args.set, "works": found})
+    write(args.out, record("levers", changes=args.set, works=found))
     return 0
 
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import workload
-from interleave import Result, interleave, record, table, write
+from interleave import Result, as_json, interleave
 from peers.protocol import peak_rss
-from repose.training.distributed import available_cores
+from records import command_line, record, table, write
+from repose.system.device import available_cores
 from train import TRAINERS, contestants, tokens_per_batch, trainer
 
 MIB = 2**20
@@ -105,7 +106,7 @@ def show(results: dict[str, Result], rows: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Command-line entry point: measure both."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     workload.add_arguments(parser)
     parser.add_argument("--model", choices=("reinforced", "baseline"), default="reinforced")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
@@ -117,7 +118,6 @@ def main() -> None:
         "--factors", type=lambda text: [int(n) for n in text.split(",")], default=[1, 4, 16], help="default: 1,4,16"
     )
     parser.add_argument("--updates", type=int, default=40, help="of each training of generated pairs")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     results, facts = of_contestants(args)
     rows = against_corpus(args)
@@ -126,8 +126,16 @@ def main() -> None:
     others = {n: r.peak_rss for n, r in results.items() if n not in ours and r.rates}
     ratios = {f"{a} / {b}": mine / theirs for a, mine in ours.items() for b, theirs in others.items()}
     settings = {"model": args.model, "precision": args.precision, "batches": args.batches, "updates": args.updates}
-    outcome = record("memory", workload=facts, settings=settings, results=results, ratios=ratios, against_corpus=rows)
-    write(args.out, {**outcome, "growth": growth(rows)})
+    content = record(
+        "memory",
+        workload=facts,
+        settings=settings,
+        contestants=as_json(results),
+        ratios=ratios,
+        against_corpus=rows,
+        growth=growth(rows),
+    )
+    write(args.out, content)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ mean over so many draws. `highest` takes the penalty of the highest BLEU; `beyon
 (`repose.tasks.decoding_choice.best_beam`); `first` never chooses. No test set is looked at.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import repose
+from records import command_line, record, write
 from repose.evaluation.metrics import tokenizer_for
 from repose.evaluation.sentence_statistics import References, SentenceStatistics, scores_of
 from repose.saved_run.folder import RunFolder
-from repose.system.files import write_json
 from repose.tasks.corpus_of_run import text_of_run
 from repose.tasks.decoding_choice import FIRST_PENALTY, LENGTH_PENALTIES, DecodingTrial, best_beam
 
@@ -75,20 +74,18 @@ def cross_validated(found: Mapping[float, SentenceStatistics], number: int) -> d
 
 def main() -> None:
     """Command-line entry point: measure and write the record."""
-    parser = argparse.ArgumentParser(description="Rules that choose a length penalty, cross-validated.")
+    parser = command_line(__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     arguments = parser.parse_args()
-    record = {}
+    results = {}
     for run in arguments.runs:
         found = counts(run)
         number = len(found[GREEDY])
         whole = {("greedy" if p == GREEDY else str(p)): round(one.score(), 2) for p, one in found.items()}
         rules = {str(n): cross_validated(found, n) for n in CHOOSING if n + REST <= number}
-        record[run.name] = {"validation_sentences": number, "bleu": whole, "cross_validated": rules}
-        print(run.name, json.dumps(record[run.name]), flush=True)
-    if arguments.out is not None:
-        write_json(arguments.out, {"about": __doc__.split("\n\n")[2], "draws": DRAWS, "runs": record})
+        results[run.name] = {"validation_sentences": number, "bleu": whole, "cross_validated": rules}
+        print(run.name, json.dumps(results[run.name]), flush=True)
+    write(arguments.out, record("penalty_choice", about=__doc__.split("\n\n")[2], draws=DRAWS, runs=results))
 
 
 if __name__ == "__main__":

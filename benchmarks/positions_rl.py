@@ -8,15 +8,13 @@ about a minute each on one core; policies that are already in the folder are rea
     python benchmarks/positions_rl.py --tables tables --out results/positions/scores.json
 """
 
-import argparse
-import datetime
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from interleave import machine, table, write
+from records import command_line, record, table, write
 from repose.positions_rl import rewards
 from repose.positions_rl.policy import Settings, learn, sac_settings
 from repose.positions_rl.rewards import REWARDS, best_literal, literal, pairs
@@ -138,10 +136,9 @@ def show(name: str, figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """Command-line entry point: learn missing tables, print tables and write the record."""
-    parser = argparse.ArgumentParser(description="Scores of position tables.")
+    parser = command_line(__doc__)
     parser.add_argument("--tables", type=Path, required=True, help="folder of learned tables; those missing are made")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     shapes: dict[str, Any] = {}
     versions: dict[str, str] = {}
@@ -164,21 +161,15 @@ def main() -> None:
         }
         print("\n".join(f"{name}: {value:.2f}" for name, value in ratios(shape, figures).items()), end="\n\n")
     shipped = default_table()
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-    write(
-        args.out,
-        {
-            "benchmark": "positions_rl",
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-            "machine": machine(),
-            "versions": versions,
-            "settings": {"seeds": args.seeds, "random_tables": rewards.NUM_RANDOM_TABLES, "steps": Settings().steps},
-            "paper_says_times_better": CLAIMED,
-            "shipped": {"digest": shipped.digest, "shape": list(shipped.values.shape), "sound": shipped.score},
-            "shapes": shapes,
-        },
+    content = record(
+        "positions_rl",
+        versions=versions,
+        settings={"seeds": args.seeds, "random_tables": rewards.NUM_RANDOM_TABLES, "steps": Settings().steps},
+        paper_says_times_better=CLAIMED,
+        shipped={"digest": shipped.digest, "shape": list(shipped.values.shape), "sound": shipped.score},
+        shapes=shapes,
     )
+    write(args.out, content)
 
 
 if __name__ == "__main__":

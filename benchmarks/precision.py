@@ -6,7 +6,6 @@ thread.
     python benchmarks/precision.py train.de train.en --out precision.json
 """
 
-import argparse
 import dataclasses
 import statistics
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from interleave import machine, table, write
+from records import command_line, record, table, write
 from repose.config.experiment import Experiment
 from repose.config.file import load
 from repose.data.batching import Batches
@@ -65,10 +64,9 @@ def compare(name: str, experiment: Experiment, steps: int) -> dict[str, Any]:
 
 def main() -> None:
     """Command-line entry point."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("train", type=Path, nargs=2, help="two aligned text files")
     parser.add_argument("--updates", type=int, default=60)
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
     found = []
@@ -78,7 +76,7 @@ def main() -> None:
             found.append(compare(name, experiment, options.updates))
     rows = [[x["settings"], f"{x['fp32_s']:.3f}", f"{x['bf16_s']:.3f}", f"{x['ratio']:.2f}"] for x in found]
     print(table(["settings", "fp32, s", "bf16, s", "fp32 over bf16"], rows))
-    write(options.out, {"benchmark": "precision", "machine": machine(), "results": found})
+    write(options.out, record("precision", results=found))
 
 
 if __name__ == "__main__":

@@ -3,20 +3,19 @@
 python benchmarks/primitives.py --out primitives.json
 """
 
-import argparse
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from interleave import machine, table, write
+from interleave import rotate
+from records import command_line, record, table, write
 from repose.decoding.best import best_tokens
 from repose.model.kernels.dropout import Dropout
 from repose.model.kernels.linear import Int8, matmul_nt, onednn_is_faster
@@ -93,41 +92,29 @@ def seconds(run: Callable[[], object], repeats: int) -> float:
     return (time.perf_counter() - began) / repeats
 
 
-def main() -> int:
+def main() -> None:
     """Command-line entry point: measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     torch.set_num_threads(1)
     found = []
     with tuned(), torch.no_grad():
         for pair in pairs():
-            times: dict[str, list[float]] = {"ours": [], "other": []}
-            for number in range(args.rounds + 1):  # the first one warms up
-                for name, run in (("ours", pair.ours), ("other", pair.other)):
-                    time_taken = 1e6 * seconds(run, args.repeats)
-                    if number:
-                        times[name].append(time_taken)
-            ours, other = (statistics.median(times[name]) for name in ("ours", "other"))
+            jobs = {run: partial(seconds, run, args.repeats) for run in (pair.ours, pair.other)}
+            times = rotate(jobs, args.rounds, warm_rounds=1)
+            ours, other = (1e6 * statistics.median(each) for each in times.values())
             found.append({"what": pair.what, "instead_of": pair.other_name, "ours_us": ours, "other_us": other})
-    rows = [
-        [
-            x["what"],
-            x["instead_of"],
-            f"{x['ours_us']:,.0f}",
-            f"{x['other_us']:,.0f}",
-            f"{x['other_us'] / x['ours_us']:.1f}",
-        ]
-        for x in found
-    ]
+    rows = []
+    for x in found:
+        ours, other = x["ours_us"], x["other_us"]
+        rows.append([x["what"], x["instead_of"], f"{ours:,.0f}", f"{other:,.0f}", f"{other / ours:.1f}"])
     print(table(["what", "instead of", "µs", "µs instead", "ratio"], rows))
     facts = {"torch": torch.__version__, "onednn_for_fp32": onednn_is_faster()}
     settings = {"rounds": args.rounds, "repeats": args.repeats}
-    write(args.out, {"benchmark": "primitives", "machine": machine(), **facts, "settings": settings, "pairs": found})
-    return 0
+    write(args.out, record("primitives", **facts, settings=settings, pairs=found))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

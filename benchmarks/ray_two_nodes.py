@@ -21,7 +21,6 @@ import json
 import os
 import platform
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,7 +32,8 @@ from typing import Any
 import ray
 from ray.cluster_utils import Cluster
 
-from interleave import machine, table, write
+from peers.protocol import descendants
+from records import command_line, record, table, write
 from repose.config.file import load, to_json
 from repose.grids import ray as on_ray
 from repose.grids.cells import LOCK, POLL, CellJob, CellState, CellStatus, run_cell
@@ -100,19 +100,6 @@ def two_machines() -> Iterator[tuple[Cluster, Any]]:
         cluster.shutdown()
 
 
-def below(process: int) -> list[int]:
-    """Return the ids of all descendants of a process."""
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    children: dict[int, list[int]] = {}
-    for child, parent in (map(int, line.split()) for line in listed.splitlines()):
-        children.setdefault(parent, []).append(child)
-    found, left = [], [process]
-    while left:
-        found += (new := children.get(left.pop(), []))
-        left += new
-    return found
-
-
 class Saboteur(threading.Thread):
     """Waits until the second machine is in the middle of a cell, then takes the machine away."""
 
@@ -130,16 +117,13 @@ class Saboteur(threading.Thread):
             time.sleep(0.05)
         cell, training = found
         self.cell, self.at = cell.name, time.monotonic()
-        send = signal.SIGKILL if self.way == "killed" else signal.SIGSTOP
-        for process in [self.raylet, *below(self.raylet)]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, send)
+        self.send(signal.SIGKILL if self.way == "killed" else signal.SIGSTOP)
         if self.way == "silent":
             self.lived = wake_up(cell, training)
 
     def training(self) -> tuple[Path, int] | None:
         """Return the cell that the machine is training, and the process, once there is a checkpoint; otherwise None."""
-        mine = below(self.raylet)
+        mine = descendants(self.raylet)
         for lock in self.runs.glob(f"*/{LOCK}"):
             words = lock.read_text(encoding="utf-8").split()
             cell = lock.parent
@@ -149,9 +133,13 @@ class Saboteur(threading.Thread):
 
     def clean_up(self) -> None:
         """Kill stopped processes, so that they can be shut down."""
-        for process in [self.raylet, *below(self.raylet)]:
+        self.send(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to all processes of the machine."""
+        for process in (self.raylet, *descendants(self.raylet)):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+                os.kill(process, number)
 
 
 def wake_up(cell: Path, training: int) -> float:
@@ -229,11 +217,10 @@ def is_right(way: str, round_: dict[str, Any]) -> bool:
 
 def main() -> int:
     """Command-line entry point: run, compare, print a table, write the record; return 1 if anything differs."""
-    parser = argparse.ArgumentParser(description="A Ray cluster of two machines, of which one is lost.")
+    parser = command_line(__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="per system; two systems")
     parser.add_argument("--updates", type=int, default=250)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     load = os.getloadavg()[0]  # from other programs; the seconds depend on it
     on_ray.LOOK_AT_MACHINES = 1.0  # because these cells are short
@@ -247,25 +234,23 @@ def main() -> int:
             assert result.status == CellStatus.DONE, result
         seconds = time.monotonic() - began
         rounds = {way: lose(way, Path(temporary) / way.replace(" ", "-"), reference, args) for way in args.ways}
+    right = {way: is_right(way, r) for way, r in rounds.items()}
     rows = [["undisturbed, one at a time", str(len(undisturbed)), "0", f"{seconds:.0f}", "-"]]
     for way, r in rounds.items():
         retries = sum(cell["retries"] for cell in r["cells"].values())
-        rows.append(
-            [way, str(len(r["cells"])), str(retries), f"{r['seconds']:.0f}", "yes" if is_right(way, r) else "NO"]
-        )
+        rows.append([way, str(len(r["cells"])), str(retries), f"{r['seconds']:.0f}", "yes" if right[way] else "NO"])
     print(table(["second machine", "cells", "retries", "seconds", "each done once, all equal"], rows))
-    content = {
-        "benchmark": "ray_two_nodes",
-        "machine": machine(),
-        "load_before": load,
-        "ray": ray.__version__,
-        "settings": {"seeds": args.seeds, "updates": args.updates, "experiment": SETTINGS},
-        "undisturbed_seconds": round(seconds, 1),
-        "right": {way: is_right(way, r) for way, r in rounds.items()},
-        "rounds": rounds,
-    }
+    content = record(
+        "ray_two_nodes",
+        load_before=load,
+        ray=ray.__version__,
+        settings={"seeds": args.seeds, "updates": args.updates, "experiment": SETTINGS},
+        undisturbed_seconds=round(seconds, 1),
+        right=right,
+        rounds=rounds,
+    )
     write(args.out, content)
-    return 0 if all(content["right"].values()) else 1
+    return 0 if all(right.values()) else 1
 
 
 if __name__ == "__main__":

@@ -14,15 +14,13 @@ first. This growth is why k != 1 is refused with Pre-LN.
     python benchmarks/residual_weight.py --out results/residual-weight.json
 """
 
-import argparse
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from interleave import machine, table, write
+from records import command_line, record, table, write
 from repose.model.presets import preset
 from repose.model.sublayer import Sublayer
 from repose.model.transformer import Transformer, build
@@ -103,9 +101,7 @@ def growth(k: float) -> float:
 
 def main() -> None:
     """Command-line entry point: print the table and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="JSON file to write.")
-    args = parser.parse_args()
+    args = command_line(__doc__).parse_args()
     rows = []
     for k in WEIGHTS:
         found = [measure(k, seed) for seed in SEEDS]
@@ -113,7 +109,7 @@ def main() -> None:
         rows.append({"k": k, **means, "pre_growth": round(growth(k), 1)})
     print(table(list(rows[0]), [[f"{value:g}" for value in row.values()] for row in rows]))
     settings = {"seeds": len(SEEDS), "layers": 6, "d_model": 256, "sentences": 16, "tokens": 20}
-    write(args.out, {"benchmark": "residual_weight", "machine": machine(), "settings": settings, "rows": rows})
+    write(args.out, record("residual_weight", settings=settings, rows=rows))
 
 
 if __name__ == "__main__":

@@ -19,17 +19,17 @@ import argparse
 import dataclasses
 import functools
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from flops import Flops, training
-from interleave import Result, record, table, write
+from interleave import Result, as_json, rotate
+from records import command_line, record, table, write
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
 from repose.data.dataset import PairDataset
@@ -169,17 +169,6 @@ def seconds_per_epoch(a: Architecture, data: PairDataset) -> float:
     return time.perf_counter() - began
 
 
-def rotate(jobs: Sequence[tuple[str, Callable[[], float]]], rounds: int) -> dict[str, list[float]]:
-    """Return the seconds that each job returned, round by round. Each round begins with another job."""
-    seconds: dict[str, list[float]] = {name: [] for name, _ in jobs}
-    for number in range(rounds):
-        start = number * len(jobs) // max(rounds, 1)
-        for name, job in [*jobs[start:], *jobs[:start]]:
-            seconds[name].append(job())
-            print(f"round {number + 1}: {name}: {seconds[name][-1]:.4g} s", file=sys.stderr)
-    return seconds
-
-
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
     """Return the slope of log cost over log size by least squares; 0 if a part costs nothing."""
     if min(costs) <= 0:
@@ -213,7 +202,7 @@ def show(
 def sweep_updates(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, dict[str, dict[str, float]]]]:
     """Run the sweeps n, d and widths; return updates per second by point, and exponents by sweep and model."""
     found = points(args.lengths, args.widths)
-    jobs = [(point.name, functools.partial(seconds_per_update, point, args.updates)) for point in found]
+    jobs = {point.name: functools.partial(seconds_per_update, point, args.updates) for point in found}
     seconds = rotate(jobs, args.rounds)
     slopes: dict[str, dict[str, dict[str, float]]] = {}
     for sweep in ("n", "d", "widths"):
@@ -230,11 +219,11 @@ def sweep_pairs(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, 
     """Run the sweep pairs; return pairs per second by point, and exponents by model. The prediction is 1."""
     with tempfile.TemporaryDirectory() as folder:
         corpora = {pairs: prepare_random(Path(folder) / str(pairs), pairs) for pairs in args.pairs}
-        jobs = [
-            (f"{name}, pairs = {pairs}", functools.partial(seconds_per_epoch, preset(name), data))
+        jobs = {
+            f"{name}, pairs = {pairs}": functools.partial(seconds_per_epoch, preset(name), data)
             for pairs, data in corpora.items()
             for name in CONTESTANTS
-        ]
+        }
         seconds = rotate(jobs, args.epoch_rounds)
     medians = {
         name: [statistics.median(seconds[f"{name}, pairs = {pairs}"]) for pairs in args.pairs] for name in CONTESTANTS
@@ -251,14 +240,13 @@ def sweep_pairs(args: argparse.Namespace) -> tuple[dict[str, Result], dict[str, 
 
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description="Cost of training against sentence length, width and corpus size.")
+    parser = command_line(__doc__)
     parser.add_argument("--lengths", type=int, nargs="+", default=[8, 16, 32, 64, 128, 256], help="of sweep n")
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512, 1024], help="d_model of d, widths")
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 20_000, 40_000, 80_000, 160_000])
     parser.add_argument("--updates", type=int, default=4, help="timed at each point in each round")
     parser.add_argument("--rounds", type=int, default=5, help="of the sweeps n, d and widths")
     parser.add_argument("--epoch-rounds", type=int, default=1, help="of the sweep pairs")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     return parser.parse_args()
 
 
@@ -274,8 +262,7 @@ def main() -> None:
         "scaling",
         workload={"corpus": "random ids", "src_vocab_size": SRC_VOCAB_SIZE, "tgt_vocab_size": TGT_VOCAB_SIZE},
         settings={**settings, "processes": 1, "threads": 1, "precision": "fp32", "rates": RATES},
-        results=updates | epochs,
-        ratios={},
+        contestants=as_json(updates | epochs),
         exponents=slopes,
         versions={"torch": torch.__version__},
     )

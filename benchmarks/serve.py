@@ -20,7 +20,6 @@ import argparse
 import asyncio
 import collections
 import contextlib
-import datetime
 import itertools
 import json
 import os
@@ -42,12 +41,14 @@ import numpy as np
 import uvloop
 
 import repose
-from interleave import machine, table, write
+from interleave import python_of
+from peers.protocol import descendants
+from records import command_line, record, table, write
 from repose.data import phrasebook
 from repose.system.device import available_cores
 
 PEERS = Path(__file__).resolve().parent / "peers"
-LIBRETRANSLATE = PEERS.parent.parent / ".venv-peers" / "libretranslate" / "bin" / "python"
+LIBRETRANSLATE = python_of("libretranslate")
 CLIENTS = (1, 8, 64, 256)
 BATCH = 32
 """Texts per request in the measurement of lists."""
@@ -118,7 +119,7 @@ class Contestant:
     @property
     def pids(self) -> list[int]:
         """Ids of all its processes."""
-        return [self._process.pid, *_children(self._process.pid)]
+        return [self._process.pid, *descendants(self._process.pid)]
 
     def memory(self) -> int:
         """Return its memory in bytes. Pages that processes share are divided among them."""
@@ -136,13 +137,6 @@ class Contestant:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
-
-
-def _children(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            yield child
-            yield from _children(child)
 
 
 def _proportional_bytes(pid: int) -> int:
@@ -307,14 +301,13 @@ async def soak(server: Contestant, clients: int, minutes: float, texts: list[str
 
 def main() -> None:
     """Command-line entry point."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--beam-size", type=int, nargs="+", default=[4, 1])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="instead of the comparison")
     parser.add_argument("--clients", type=int, default=200, help="of --soak")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     texts = [source for source, _ in phrasebook.read()["test"]]
     load = [os.getloadavg()[0]]
@@ -331,16 +324,15 @@ def main() -> None:
             found = compare(options, texts, runner, load)
     load.append(os.getloadavg()[0])
     libraries = ("torch", "onnxruntime", "ctranslate2", "starlette", "uvicorn")
-    record = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(),
-        "load": load,
-        "versions": {"repose": repose.__version__, **{name: version(name) for name in libraries}, **_libretranslate()},
-        "model": _about(options.run),
-        "mean_characters": float(np.mean([len(text) for text in texts])),
+    content = record(
+        "serve",
+        load=load,
+        versions={"repose": repose.__version__, **{name: version(name) for name in libraries}, **_libretranslate()},
+        model=_about(options.run),
+        mean_characters=float(np.mean([len(text) for text in texts])),
         **found,
-    }
-    write(options.out, record)
+    )
+    write(options.out, content)
 
 
 def compare(options: argparse.Namespace, texts: list[str], runner: asyncio.Runner, load: list[float]) -> dict[str, Any]:

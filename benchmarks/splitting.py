@@ -7,14 +7,13 @@ sentence end.
     python benchmarks/splitting.py runs/mine train.de valid.de valid.en --about "Multi30k" --out results/splitting.json
 """
 
-import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from records import command_line, read, write
 from repose.data.lines import LineReader
 from repose.data.readers import PairReader
 from repose.decoding.load import load
@@ -57,12 +56,11 @@ def measure(model: Translator, limit: int, sources: list[str], references: list[
 
 def main() -> None:
     """Command-line entry point: measure, print and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("train", type=Path, help="training sources")
     parser.add_argument("files", type=Path, nargs=2, metavar="FILE", help="validation sources and references")
     parser.add_argument("--about", default="", help="what the corpus is")
-    parser.add_argument("--out", type=Path, help="add to this JSON file")
     args = parser.parse_args()
     model = load(args.model)
     encode, longest = model.src_tokenizer.encode_batch, model.config["max_src_tokens"]
@@ -77,10 +75,8 @@ def main() -> None:
         found[name] = {"sentences": len(texts), "by_percentile": scores}
         shown = ", ".join(f"{p} % {s['chrf']:.1f}/{s['bleu']:.1f}" for p, s in scores.items())
         print(f"{name}, {len(texts)}: {shown}", flush=True)
-    if args.out is not None:
-        content = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-        content[args.about or args.model.name] = {"run_id": model.config.get("run_id"), "texts": found}
-        args.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    result = {"run_id": model.config.get("run_id"), "texts": found}
+    write(args.out, read(args.out) | {args.about or args.model.name: result})
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ although only the later one needs it to prepare, so that only the checks are com
     python benchmarks/start.py ../before --out results/speed/start.json
 """
 
-import argparse
-import datetime
 import os
 import resource
 import shutil
@@ -23,7 +21,7 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interleave import machine, write
+from records import command_line, record, write
 from repose.data import phrasebook
 
 HERE = Path(__file__).resolve().parents[1]
@@ -132,12 +130,11 @@ def summary(costs: Costs) -> dict[str, Any]:
 
 def main() -> None:
     """Command-line entry point: measure, print and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command_line(__doc__)
     parser.add_argument("before", type=Path, help="the other checkout")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--pairs", type=int, default=30_000)
     parser.add_argument("--set", dest="settings", action="append", default=[], metavar="SECTION.FIELD=VALUE")
-    parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     settings = [part for setting in args.settings for part in ("--set", setting)]
     with tempfile.TemporaryDirectory() as folder:
@@ -146,11 +143,8 @@ def main() -> None:
         for clock, figures in clocks.items():
             m = figures["median_seconds"]
             print(f"{what}, {clock}: {m['before']:.2f} s before, {m['now']:.2f} s now, ratio {figures['ratio']:.3f}")
-    if args.out is not None:
-        settings_of = {"rounds": args.rounds, "pairs": args.pairs, "set": args.settings}
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        content = {"benchmark": "start", "date": today, "machine": machine(), "settings": settings_of}
-        write(args.out, {**content, "results": found})
+    chosen = {"rounds": args.rounds, "pairs": args.pairs, "set": args.settings}
+    write(args.out, record("start", settings=chosen, results=found))
 
 
 if __name__ == "__main__":

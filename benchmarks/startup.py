@@ -6,19 +6,19 @@ Peers are imported if their environments are installed (`make bench-peers`).
     python benchmarks/startup.py --out results/startup.json
 """
 
-import argparse
 import os
 import re
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from interleave import NOT_INSTALLED, Result, record, table, write
+from interleave import NOT_INSTALLED, Result, as_json, python_of, rotate
+from records import command_line, record, table, write
 
-ENVIRONMENTS = Path(__file__).resolve().parent.parent / ".venv-peers"
 GOAL = 0.3
 """Largest number of seconds that the first two may take."""
 PYTHON = sys.executable
@@ -50,8 +50,7 @@ def programs() -> dict[str, Program]:
         'python -c "import torch"': Program([PYTHON, "-c", "import torch"], "torch"),
     }
     for statement, (environment, package) in PEERS.items():
-        python = str(ENVIRONMENTS / environment / "bin" / "python")
-        found[f'python -c "{statement}"'] = Program([python, "-c", statement], package)
+        found[f'python -c "{statement}"'] = Program([str(python_of(environment)), "-c", statement], package)
     return found
 
 
@@ -97,14 +96,17 @@ def measure(rounds: int) -> tuple[dict[str, Result], list[str]]:
         results[name].ready = {"versions": {program.package: version(program)}}
         if not program.may_load_torch and "torch" in imported(report):
             offenders.append(name)
-    names = list(present)
-    for number in range(rounds):
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
-            began = time.perf_counter()
-            start(present[name])
-            results[name].rates.append(1 / (time.perf_counter() - began))
+    jobs = {name: partial(starts_per_second, program) for name, program in present.items()}
+    for name, rates in rotate(jobs, rounds).items():
+        results[name].rates = rates
     return results, offenders
+
+
+def starts_per_second(program: Program) -> float:
+    """Start a program once, and return how often a second has room for that."""
+    began = time.perf_counter()
+    start(program)
+    return 1 / (time.perf_counter() - began)
 
 
 def seconds(result: Result) -> list[float]:
@@ -127,18 +129,16 @@ def show(results: dict[str, Result], offenders: list[str]) -> None:
 
 def main() -> int:
     """Command-line entry point: measure, print a table, write the record; return 1 if torch was loaded too early."""
-    parser = argparse.ArgumentParser(description="Time until a program is there.")
+    parser = command_line(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     results, offenders = measure(args.rounds)
     show(results, offenders)
     median = {name: statistics.median(seconds(result)) for name, result in results.items() if result.rates}
     content = record(
         "startup",
-        workload={},
         settings={"rounds": args.rounds, "rates": "starts per second"},
-        results=results,
+        contestants=as_json(results),
         ratios={f"{name} / {EMPTY}": value / median[EMPTY] for name, value in median.items()},
         seconds=median,
         goal_seconds=GOAL,

@@ -27,10 +27,12 @@ import numpy as np
 
 import flops
 import workload
-from interleave import Contestant, Result, interleave, peer, record, table, write
+from interleave import Contestant, Result, as_json, interleave, peer
+from records import command_line, record, table, write
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
-from repose.training.distributed import available_cores, choose_device, choose_workers, threads_for
+from repose.system.device import available_cores
+from repose.training.distributed import choose_device, choose_workers, threads_for
 
 PAPER_SECONDS = 1352
 """Seconds of an epoch of the paper's `reinforced` on two A100 GPUs (arXiv 2410.04731)."""
@@ -184,7 +186,14 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
     settings = {**options, "device": args.device, "rounds": args.rounds, "batches_per_round": args.batches_per_round}
     costs = {name: flops_per_token(architecture(name, args.model), folder) for name in args.contestants}
     facts = workload.facts(folder)
-    return record("train", workload=facts, settings=settings, results=results, ratios=ratios, flops_per_token=costs)
+    return record(
+        "train",
+        workload=facts,
+        settings=settings,
+        contestants=as_json(results),
+        ratios=ratios,
+        flops_per_token=costs,
+    )
 
 
 def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
@@ -208,7 +217,12 @@ def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
         print(f"an epoch of {facts['pairs']:,} pairs: {seconds:.1f} s{paper}")
     settings = {**options, "device": args.device, "batches": batches}
     return record(
-        "train paper epoch", workload=facts, settings=settings, results=results, ratios=ratios, epoch_seconds=seconds
+        "train paper epoch",
+        workload=facts,
+        settings=settings,
+        contestants=as_json(results),
+        ratios=ratios,
+        epoch_seconds=seconds,
     )
 
 
@@ -223,7 +237,7 @@ def contestants(names: str) -> Sequence[str]:
 
 def main() -> int:
     """Command-line entry point: run the comparison or the epoch; return 1 if this project has no figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     workload.add_arguments(parser)
     parser.add_argument("--model", choices=tuple(PLAIN), default="reinforced")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
@@ -233,7 +247,6 @@ def main() -> int:
     parser.add_argument("--batches-per-round", type=int, default=20)
     parser.add_argument("--paper-epoch", type=Path, nargs="+", metavar="FILE", help="sources and targets in turn")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     outcome = compare(args) if args.paper_epoch is None else paper_epoch(args)
     write(args.out, outcome)

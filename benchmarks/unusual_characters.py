@@ -6,8 +6,6 @@ hyphens in words; and with typographic apostrophes, quotes and dashes.
     python benchmarks/unusual_characters.py runs/mine test.de test.en --out results/unusual-characters.json
 """
 
-import argparse
-import json
 import re
 import unicodedata
 from collections.abc import Callable
@@ -15,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from records import command_line, read, write
 from repose.data.readers import PairReader
 from repose.decoding.load import load
 from repose.decoding.translator import MODEL_KIND, Translator
@@ -43,18 +42,17 @@ def without(translator: Translator) -> Translator:
 
 def main() -> None:
     """Command-line entry point: measure, print and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("files", type=Path, nargs=2, metavar="FILE", help="test sources and references")
     parser.add_argument("--about", default="", help="what the corpus is")
-    parser.add_argument("--out", type=Path, help="add to this JSON file")
     args = parser.parse_args()
     sources, references = map(list, zip(*PairReader(args.files), strict=True))
     model = load(args.model)
     sides = {"with": model, "without": without(model)}
     found: dict[str, Any] = {}
-    for name, write in WRITTEN.items():
-        texts = [write(source) for source in sources]
+    for name, rewrite in WRITTEN.items():
+        texts = [rewrite(source) for source in sources]
         changed = sum(one != other for one, other in zip(texts, sources, strict=True))
         scores = {
             side: asdict(chrf([t.text for t in translator.translate(texts, beam_size=1)], references))
@@ -64,10 +62,8 @@ def main() -> None:
         print(
             f"{name}: {changed} changed; " + ", ".join(f"{s} {x['value']:.2f}" for s, x in scores.items()), flush=True
         )
-    if args.out is not None:
-        content = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else {}
-        content[args.about or args.model.name] = {"run_id": model.config.get("run_id"), "texts": found}
-        args.out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    result = {"run_id": model.config.get("run_id"), "texts": found}
+    write(args.out, read(args.out) | {args.about or args.model.name: result})
 
 
 if __name__ == "__main__":

@@ -13,17 +13,17 @@ from softmax only where a variant reads them, so that only the variant's own ari
     python benchmarks/variants.py --family reinforced --out results/speed/ablations.json
 """
 
-import argparse
 import dataclasses
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from interleave import machine, table, write
+from interleave import rotate
+from records import command_line, record, table, write
 from repose.model.architecture import Architecture
 from repose.model.kernels.linear import training_products
 from repose.model.presets import preset
@@ -105,23 +105,22 @@ def medians(
     make: Callable[[Architecture], Callable[[], None]], variants: Mapping[str, Architecture], rounds: int
 ) -> dict[str, float]:
     """Return the median seconds of each variant, in turns, after one round that does not count."""
-    jobs = {name: make(a) for name, a in variants.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for number in range(rounds + 1):
-        for name, job in jobs.items():
-            began = time.perf_counter()
-            job()
-            if number:
-                seconds[name].append(time.perf_counter() - began)
-    return {name: statistics.median(x) for name, x in seconds.items()}
+    jobs = {name: partial(seconds, make(a)) for name, a in variants.items()}
+    return {name: statistics.median(x) for name, x in rotate(jobs, rounds, warm_rounds=1).items()}
+
+
+def seconds(run: Callable[[], None]) -> float:
+    """Return the seconds of one call."""
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
 
 
 def main() -> None:
     """Command-line entry point: print the table and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command_line(__doc__)
     parser.add_argument("--family", choices=list(FAMILIES), default="enhanced", help="Which variants.")
     parser.add_argument("--rounds", type=int, default=21, help="Rounds that count.")
-    parser.add_argument("--out", type=Path, help="JSON file to write.")
     args = parser.parse_args()
     variants = FAMILIES[args.family]
     first = next(iter(variants))
@@ -138,10 +137,7 @@ def main() -> None:
         for name in variants
     ]
     print(table(list(rows[0]), [[str(value) for value in row.values()] for row in rows]))
-    write(
-        args.out,
-        {"benchmark": "variants", "family": args.family, "machine": machine(), "rounds": args.rounds, "rows": rows},
-    )
+    write(args.out, record("variants", family=args.family, rounds=args.rounds, rows=rows))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ can be `make demo`'s, for example.
 In int8 a few sentences differ, because the browser's kernels round differently from the processor's.
 """
 
-import argparse
-import datetime
 import json
 import shutil
 import tempfile
@@ -20,7 +18,7 @@ import onnxruntime
 from playwright.sync_api import Page, sync_playwright
 
 import repose
-from interleave import machine, write
+from records import command_line, record, write
 from repose.data import phrasebook
 from repose.saved_model.directory import locate, read_config
 
@@ -55,10 +53,9 @@ def measure(run: Path, texts: list[str], precision: str, tab: Page) -> dict[str,
 
 def main() -> None:
     """Command-line entry point: compare and write the record."""
-    parser = argparse.ArgumentParser(description="Translations of the exported page beside the program's.")
+    parser = command_line(__doc__)
     parser.add_argument("run", type=Path, help="run or model directory, from Portuguese to English")
     parser.add_argument("--sentences", type=int, default=100, help="of the phrasebook's test set, the first ones")
-    parser.add_argument("--out", type=Path, help="write the result as JSON")
     args = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     texts = [source for source, _ in phrasebook.read()["test"][: args.sentences]]
@@ -68,16 +65,14 @@ def main() -> None:
         results = {name: measure(args.run, texts, name, browser.new_page()) for name in ("fp32", "int8")}
         versions = {"chromium": browser.version, "onnxruntime": onnxruntime.__version__}
         browser.close()
-    content = {
-        "what": "translations of the web page that are the program's, of so many sentences",
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "machine": machine(),
-        "versions": {"repose": repose.__version__, **versions},
-        "model": read_config(locate(args.run)).get("run_id"),
-        "corpus": "phrasebook, test",
-        "sentences": len(texts),
-        "results": results,
-    }
+    content = record(
+        "translations of the web page that are the program's, of so many sentences",
+        versions={"repose": repose.__version__, **versions},
+        model=read_config(locate(args.run)).get("run_id"),
+        corpus="phrasebook, test",
+        sentences=len(texts),
+        results=results,
+    )
     print(json.dumps(results, indent=2))
     write(args.out, content)
 

@@ -14,6 +14,7 @@ does.
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -187,11 +188,16 @@ def pad(sentences: Sequence[np.ndarray]) -> np.ndarray:
     return padded
 
 
-def peak_rss(pid: int | str = "self") -> int:
+def peak_rss(pid: int) -> int:
     """Return the peak memory in bytes of a process and its living descendants, summed over them.
 
     Pages that processes share count once for each. Linux only; 0 elsewhere.
     """
+    return sum(map(_high_water_mark, (pid, *descendants(pid))))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the ids of all living processes below this one. Linux only; none elsewhere."""
     parents: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -199,11 +205,10 @@ def peak_rss(pid: int | str = "self") -> int:
             parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
         except (OSError, IndexError):  # the process has ended meanwhile
             continue
-    root = Path(f"/proc/{pid}").resolve().name
-    family = {int(root)} if root.isdecimal() else set()
+    family = {pid}
     while found := {child for child, parent in parents.items() if parent in family} - family:
         family |= found
-    return sum(map(_high_water_mark, family))
+    return sorted(family - {pid})
 
 
 def _high_water_mark(pid: int) -> int:
@@ -237,7 +242,7 @@ def serve(
         position += int(line)
         began = time.perf_counter()
         units = run(numbers)
-        _say({"units": units, "seconds": time.perf_counter() - began, "peak_rss": peak_rss()})
+        _say({"units": units, "seconds": time.perf_counter() - began, "peak_rss": peak_rss(os.getpid())})
 
 
 def _say(message: Mapping[str, object]) -> None:

@@ -1,10 +1,9 @@
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from interleave import NOT_INSTALLED, Contestant, Result, interleave, machine, record, table, write
+from interleave import NOT_INSTALLED, Contestant, Result, as_json, interleave, rotate
 
 OBEDIENT = """
 import json, sys
@@ -93,17 +92,19 @@ def test_environment_is_added() -> None:
     assert interleave([contestant], rounds=1, batches=1)["x"].problem == "hello"
 
 
-def test_record_is_json_without_names_of_the_machine(tmp_path: Path) -> None:
-    results = {"a": Result(rates=[1.0, 3.0, 2.0], peak_rss=5, ready={"ready": True, "name": "a", "threads": 2})}
-    content = record("test", workload={"pairs": 3}, settings={"rounds": 3}, results=results, ratios={"a / b": 2.0})
-    write(tmp_path / "out.json", content)
-    read = json.loads((tmp_path / "out.json").read_text())
+def test_results_in_a_record() -> None:
+    result = Result(rates=[1.0, 3.0, 2.0], peak_rss=5, ready={"ready": True, "name": "a", "threads": 2})
     figures = {"median": 2.0, "min": 1.0, "max": 3.0, "rates": [1.0, 3.0, 2.0]}
-    assert read["contestants"]["a"] == {**figures, "peak_rss": 5, "threads": 2}
-    assert read["machine"].keys() == {"cpu", "cores", "memory", "system", "release", "python"}
-    assert machine()["cores"] >= 1
+    assert as_json({"a": result}) == {"a": {**figures, "peak_rss": 5, "threads": 2}}
 
 
-def test_table_aligns() -> None:
-    lines = table(["name", "rate"], [["a", "1"], ["longer", "1,000"]]).splitlines()
-    assert lines == ["name     rate", "------  -----", "a           1", "longer  1,000"]
+@pytest.mark.parametrize("warm_rounds", [0, 1])
+def test_every_job_runs_in_every_round_and_another_begins(warm_rounds: int) -> None:
+    order: list[str] = []
+    jobs = {name: lambda name=name: float(order.append(name) or len(order)) for name in "abcd"}
+    found = rotate(jobs, 2, warm_rounds=warm_rounds)
+    assert "".join(order) == warm_rounds * "cdab" + "abcdcdab"
+    first = 4.0 * warm_rounds
+    assert found == {"a": [first + 1, first + 7], "b": [first + 2, first + 8], "c": [first + 3, first + 5]} | {
+        "d": [first + 4, first + 6]
+    }

@@ -4,7 +4,7 @@ import pytest
 
 import scaling
 from repose.model.presets import preset
-from scaling import exponent, exponents, of_all_widths, of_width, points, prepare_random, random_batch, rotate
+from scaling import exponent, exponents, of_all_widths, of_width, points, prepare_random, random_batch
 
 LENGTHS, WIDTHS = [8, 32, 128], [64, 128, 512]
 
@@ -54,10 +54,3 @@ def test_random_corpus(tmp_path: Path) -> None:
     assert data.src_lengths.min() == shortest
     assert data.src_lengths.max() == longest
     assert data.counts.truncated == {}
-
-
-def test_every_job_runs_in_every_round_and_another_begins() -> None:
-    order: list[str] = []
-    jobs = [(name, lambda name=name: float(order.append(name) or len(order))) for name in "abcd"]
-    assert {name: len(seconds) for name, seconds in rotate(jobs, 2).items()} == dict.fromkeys("abcd", 2)
-    assert "".join(order) == "abcdcdab"
