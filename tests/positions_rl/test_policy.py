@@ -1,7 +1,6 @@
 """Learning: what users type and see, what remains after an interruption, and where SAC converges for each reward."""
 
 import functools
-import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ pytest.importorskip("gymnasium")
 pytest.importorskip("stable_baselines3")
 
 from repose.positions_rl import policy, rewards, table
-from repose.positions_rl.policy import Settings, WorkFolder
+from repose.positions_rl.policy import Settings, working_in
 from repose.positions_rl.rewards import REWARDS, best_literal
 from repose.system.errors import BusyError, CheckpointError, ConfigError
 from repose.system.locks import locked_or_busy
@@ -131,9 +130,8 @@ def test_an_interruption_exits_3_and_the_same_command_resumes(
 
 @pytest.mark.usefixtures("locks_of_windows")
 def test_the_work_folder_goes_though_its_lock_is_in_it(tmp_path: Path) -> None:
-    with WorkFolder.opened(tmp_path / "w", {}) as folder:
-        (tmp_path / "w" / "step-1.zip").touch()
-        folder.remove()
+    with working_in(tmp_path / "w"):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -210,8 +208,7 @@ def test_wrong_usage_is_one_sentence(tmp_path: Path, run: Run, arguments: tuple[
 
 
 def test_a_missing_extra_is_one_sentence(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "gymnasium" else there(name))
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
     code, _, err = run("--out", tmp_path / "t.json")
     assert code == 2
     assert "pip install 'repose-nmt[rl]'" in err

@@ -17,7 +17,7 @@ class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
         observation   the present table, row after row; at first uniform in [-1, 1]
         action        the next table
-        reward        the reward of the next table
+        reward        the reward of the next table, times `scale`
         episode       one step. Any assignment reaches every table from every other one, so that a longer episode would
                       only repeat the question
 
@@ -26,9 +26,9 @@ class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     metadata = {"render_modes": []}  # noqa: RUF012  (gymnasium's own form)
 
-    def __init__(self, num_positions: int = 8, width: int = 16, reward: str = "sound") -> None:
+    def __init__(self, num_positions: int = 8, width: int = 16, reward: str = "sound", scale: float = 1.0) -> None:
         self.shape = (num_positions, width)
-        self._reward = REWARDS[reward]
+        self._reward, self._scale = REWARDS[reward], scale
         box = gymnasium.spaces.Box(-1.0, 1.0, (num_positions * width,), np.float32)
         self.observation_space = self.action_space = box
 
@@ -46,4 +46,4 @@ class TableEnvironment(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         """Return the assigned table and its reward, and end the episode."""
         table = np.clip(action, -1.0, 1.0).astype(np.float32)
         reward = float(self._reward(table.reshape(self.shape).astype(np.float64)))
-        return table, reward, True, False, {}
+        return table, reward * self._scale, True, False, {}

@@ -1,8 +1,11 @@
-"""Learn a table of positions with Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3). Can be resumed."""
+"""Learn a table of positions with Soft Actor-Critic (Haarnoja et al., 2018; stable-baselines3). Can be resumed.
+
+A work folder keeps an unfinished run: networks and replay memory at the last checkpoint, whose files `state.json`
+names. They are stable-baselines3's own (a zip, and pickles), so do not resume from a folder of unknown origin.
+"""
 
 import contextlib
 import importlib.metadata
-import importlib.util
 import json
 import math
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ from repose.positions_rl import rewards, table
 from repose.positions_rl.rewards import REWARDS
 from repose.positions_rl.table import PositionTable
 from repose.system.device import one_thread
-from repose.system.errors import CheckpointError, ConfigError, DataError, MissingExtraError, unknown
+from repose.system.errors import CheckpointError, ConfigError, DataError, of_extra, unknown
 from repose.system.files import write_json
 from repose.system.locks import locked_or_busy
 from repose.system.terminal import Say
@@ -108,26 +111,25 @@ def learn(settings: Settings, out: Path, work: Path, say: Say) -> PositionTable:
         return found
     random, spread = rewards.random_rewards(settings.shape, settings.reward)
     sinusoid = float(REWARDS[settings.reward](rewards.sinusoid(*settings.shape)))
-    if any(importlib.util.find_spec(package) is None for package in ("stable_baselines3", "gymnasium")):
-        raise MissingExtraError(
-            "learning positions needs stable-baselines3 and gymnasium: pip install 'repose-nmt[rl]'"
-        )
-    with WorkFolder.opened(work, settings.to_json()) as folder, one_thread():
+    with of_extra("rl", "learning positions needs stable-baselines3 and gymnasium"):
+        import gymnasium  # noqa: F401
+        import stable_baselines3  # noqa: F401
+    with working_in(work), one_thread():
         environments = _environments(settings, 1 / spread)
-        sac = folder.resume(environments)
+        sac = _resumed(work, settings, environments)
         if sac is None:
             sac = _begin(settings, environments)
         else:
             say(f"resuming after step {sac.num_timesteps:,} of {settings.steps:,}")
         while sac.num_timesteps < settings.steps:
             _advance(sac, settings)
-            folder.save(sac)
+            _save(work, settings, sac)
             score = float(REWARDS[settings.reward](deterministic_action(sac, settings.shape)))
             step = min(sac.num_timesteps, settings.steps)
             say(f"step {step:,} of {settings.steps:,}: score {score:.4f} (sinusoid {sinusoid:.4f})")
         result = _result(settings, deterministic_action(sac, settings.shape), {"random": random, "sinusoid": sinusoid})
         table.write(out, result)
-        folder.remove()
+        _remove_checkpoints(work)
     return result
 
 
@@ -150,15 +152,11 @@ def _begin(settings: Settings, environments: "VecEnv") -> "SAC":
 
 def _environments(settings: Settings, scale: float) -> "VecEnv":
     """Create the environments. `scale` multiplies rewards, because the entropy term is relative to their size."""
-    from gymnasium.wrappers import TransformReward
     from stable_baselines3.common.vec_env import DummyVecEnv
 
     from repose.positions_rl.environment import TableEnvironment
 
-    def one() -> Any:
-        return TransformReward(TableEnvironment(*settings.shape, settings.reward), lambda reward: float(reward) * scale)
-
-    return DummyVecEnv([one] * NUM_ENVIRONMENTS)
+    return DummyVecEnv([lambda: TableEnvironment(*settings.shape, settings.reward, scale)] * NUM_ENVIRONMENTS)
 
 
 def _advance(sac: "SAC", settings: Settings) -> None:
@@ -210,73 +208,57 @@ def _result(settings: Settings, action: Float[np.ndarray, "n d"], scores: dict[s
     return PositionTable(values=values, reward=settings.reward, score=scores["policy"], provenance=provenance)
 
 
-class WorkFolder:
-    """The work folder of an unfinished run: networks and replay memory at the last checkpoint.
+@contextlib.contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Hold the work folder inside the block, for one process at a time; delete it at the end if it is empty by then.
 
-    `state.json` names the files of the last checkpoint. They are stable-baselines3's own (a zip, and pickles), so do
-    not resume from a folder of unknown origin.
+    Raises BusyError if another process works in it, and ConfigError if it holds something else.
     """
+    ours = (_LOCK, _STATE)  # the lock alone, if a process was killed early
+    if folder.exists() and not any((folder / name).exists() for name in ours) and any(folder.iterdir()):
+        raise ConfigError(f"{folder} holds something else: name another folder with --work")
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked_or_busy(folder / _LOCK, f"is learning in {folder}: wait for it, or stop it"):
+        yield
+    if not any(folder.iterdir()):
+        folder.rmdir()
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
-        self._folder = folder
-        self._settings = settings
-        self.is_over = False
-        """True once `remove` was called. The folder is then deleted with its lock, if it holds nothing else."""
 
-    @classmethod
-    @contextlib.contextmanager
-    def opened(cls, folder: Path, settings: dict[str, Any]) -> "Iterator[WorkFolder]":
-        """Open the folder, for one process at a time.
+def _resumed(work: Path, settings: Settings, environments: "VecEnv") -> "SAC | None":
+    """Return SAC as of the last checkpoint, or None if there is none.
 
-        Raises BusyError if another process works in it, and ConfigError if it holds something else.
-        """
-        ours = (_LOCK, _STATE)  # the lock alone, if a process was killed early
-        if folder.exists() and not any((folder / name).exists() for name in ours) and any(folder.iterdir()):
-            raise ConfigError(f"{folder} holds something else: name another folder with --work")
-        folder.mkdir(parents=True, exist_ok=True)
-        with locked_or_busy(folder / _LOCK, f"is learning in {folder}: wait for it, or stop it"):
-            yield (opened := cls(folder, settings))
-        if opened.is_over and not any(folder.iterdir()):
-            folder.rmdir()
+    Raises ConfigError if the folder belongs to other settings, and CheckpointError if it is damaged.
+    """
+    from stable_baselines3 import SAC
 
-    def resume(self, environments: "VecEnv") -> "SAC | None":
-        """Return SAC as of the last checkpoint, or None if there is none.
+    if not (work / _STATE).exists():
+        return None
+    try:
+        state = json.loads((work / _STATE).read_text(encoding="utf-8"))
+        networks, replay, recorded = state["networks"], state["replay"], state["settings"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{work} is damaged: remove it and start again") from error
+    if recorded != settings.to_json():
+        raise ConfigError(f"{work} holds an unfinished run with other settings: remove it, or name another with --work")
+    try:
+        sac = SAC.load(work / networks, env=environments, device="cpu")
+        sac.load_replay_buffer(work / replay)
+    except Exception as error:  # a damaged pickle can raise any of them
+        raise CheckpointError(f"{work} is damaged: remove it and start again") from error
+    return sac
 
-        Raises ConfigError if the folder belongs to other settings, and CheckpointError if it is damaged.
-        """
-        from stable_baselines3 import SAC
 
-        if not (self._folder / _STATE).exists():
-            return None
-        try:
-            state = json.loads((self._folder / _STATE).read_text(encoding="utf-8"))
-            networks, replay, settings = state["networks"], state["replay"], state["settings"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{self._folder} is damaged: remove it and start again") from error
-        if settings != self._settings:
-            raise ConfigError(
-                f"{self._folder} holds an unfinished run with other settings: remove it, or name another with --work"
-            )
-        try:
-            sac = SAC.load(self._folder / networks, env=environments, device="cpu")
-            sac.load_replay_buffer(self._folder / replay)
-        except Exception as error:  # a damaged pickle can raise any of them
-            raise CheckpointError(f"{self._folder} is damaged: remove it and start again") from error
-        return sac
+def _save(work: Path, settings: Settings, sac: "SAC") -> None:
+    """Save a checkpoint, then delete the one before."""
+    networks, replay = f"step-{sac.num_timesteps}.zip", f"step-{sac.num_timesteps}.pkl"
+    sac.save(work / networks)
+    sac.save_replay_buffer(work / replay)
+    write_json(work / _STATE, {"networks": networks, "replay": replay, "settings": settings.to_json()})
+    for old in work.glob("step-*"):
+        if old.name not in (networks, replay):
+            old.unlink()
 
-    def save(self, sac: "SAC") -> None:
-        """Save a checkpoint, then delete the one before."""
-        networks, replay = f"step-{sac.num_timesteps}.zip", f"step-{sac.num_timesteps}.pkl"
-        sac.save(self._folder / networks)
-        sac.save_replay_buffer(self._folder / replay)
-        state = {"networks": networks, "replay": replay, "settings": self._settings}
-        write_json(self._folder / _STATE, state)
-        for old in self._folder.glob("step-*"):
-            if old.name not in (networks, replay):
-                old.unlink()
 
-    def remove(self) -> None:
-        """Remove the files of this run. The folder is deleted with its lock, if it holds nothing else."""
-        for file in (*self._folder.glob("step-*"), *self._folder.glob(f"*{_STATE}*")):
-            file.unlink(missing_ok=True)
-        self.is_over = True
+def _remove_checkpoints(work: Path) -> None:
+    for file in (*work.glob("step-*"), *work.glob(f"*{_STATE}*")):
+        file.unlink(missing_ok=True)
