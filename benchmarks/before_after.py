@@ -68,12 +68,11 @@ class Side(NamedTuple):
     @property
     def environment(self) -> dict[str, str]:
         """Environment variables that make Python find this checkout's sources."""
-        sources = [self.checkout / "src", self.checkout / "benchmarks"]
-        return {"PYTHONPATH": os.pathsep.join(map(str, sources)), "REPOSE_HOME": str(self.home)}
+        return {"PYTHONPATH": str(self.checkout / "src"), "REPOSE_HOME": str(self.home)}
 
     def workload(self, corpus: Sequence[str]) -> Path:
         """Prepare the workload with this checkout's code. `corpus`: options of `workload.add_arguments`."""
-        command = [sys.executable, "-c", PREPARE, *corpus]
+        command = [sys.executable, str(self.checkout / "benchmarks" / "workload.py"), *corpus]
         environment = {**os.environ, **self.environment}
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
         return Path(done.stdout.splitlines()[-1])
@@ -82,14 +81,6 @@ class Side(NamedTuple):
         """Return this checkout's contestant."""
         where = {"benchmarks": self.checkout / "benchmarks", "variables": self.environment}
         return peer(self.name, "repose_.py", None, folder, **where, **options)
-
-
-PREPARE = """
-import argparse, workload
-parser = argparse.ArgumentParser()
-workload.add_arguments(parser)
-print(workload.from_arguments(parser.parse_args()))
-"""
 
 
 def ratio(results: Mapping[str, Result]) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 
 import workload
 from flops import mean_decoding
-from interleave import Contestant, Result, as_json, interleave, peer
+from interleave import Contestant, Result, as_json, interleave, peer, some_of
 from peers.protocol import DECODE_BATCH, NEW_TOKENS
 from records import command_line, record, table, write
 from repose.model.architecture import Architecture
@@ -186,14 +186,6 @@ def show(runs: Sequence[Run], results: dict[str, Result], flops: dict[str, float
             print(f"{label}: {result.problem}")
 
 
-def entries(names: str) -> list[str]:
-    """Split names at commas. Raises ArgumentTypeError for an unknown name."""
-    for name in names.split(","):
-        if name not in ENTRIES:
-            raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(ENTRIES)}")
-    return names.split(",")
-
-
 def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = command_line(__doc__)
@@ -204,7 +196,7 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--beam", type=int, choices=(1, 4), nargs="+", default=[1, 4], help="1 is greedy")
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"), nargs="+", default=["fp32"])
-    parser.add_argument("--contestants", type=entries, default=list(ENTRIES), help=", ".join(ENTRIES))
+    parser.add_argument("--contestants", type=some_of(ENTRIES), default=list(ENTRIES), help=", ".join(ENTRIES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--passes", type=int, default=2, help="over the 1,000 sentences, of each contestant in a round")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -5,6 +5,7 @@ in each round, each runs the same number of batches while the others wait. The r
 `rotate` does the same with functions of this process.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +24,7 @@ PATIENCE = 1800.0
 """Seconds that a contestant may take to get ready or to answer before it is given up."""
 NOT_INSTALLED = "not installed"
 _FOLDER = Path(__file__).resolve().parent
-Name = TypeVar("Name", bound=Hashable)
+Name, T = TypeVar("Name", bound=Hashable), TypeVar("T")
 
 
 def python_of(environment: str | None) -> Path:
@@ -216,17 +217,17 @@ def interleave(
     return results
 
 
-def rotate(jobs: Mapping[Name, Callable[[], float]], rounds: int, *, warm_rounds: int = 0) -> dict[Name, list[float]]:
+def rotate(jobs: Mapping[Name, Callable[[], T]], rounds: int, *, warm_rounds: int = 0) -> dict[Name, list[T]]:
     """Call all functions in turn, and return what each returned, such as its seconds, in each round.
 
-    Each round begins with another function. Numbers of the first `warm_rounds` rounds are dropped.
+    Each round begins with another function. What the first `warm_rounds` rounds return is dropped.
     """
-    found: dict[Name, list[float]] = {name: [] for name in jobs}
+    found: dict[Name, list[T]] = {name: [] for name in jobs}
     for number in range(-warm_rounds, rounds):
         for name in _turned(list(jobs), number * len(jobs) // rounds):
-            figure = jobs[name]()
+            returned = jobs[name]()
             if number >= 0:
-                found[name].append(figure)
+                found[name].append(returned)
         print(f"round {number + 1} of {rounds}", end="\r", file=sys.stderr, flush=True)
     return found
 
@@ -235,6 +236,18 @@ def _turned(names: list[Name], start: int) -> list[Name]:
     """Return the names in the order that begins with number `start`, counted round and round."""
     start = start % len(names) if names else 0
     return names[start:] + names[:start]
+
+
+def some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Return a type of argument for argparse: several of these names, with commas between them."""
+
+    def split(names: str) -> list[str]:
+        for name in names.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(known)}")
+        return names.split(",")
+
+    return split
 
 
 def as_json(results: Mapping[str, Result]) -> dict[str, Any]:

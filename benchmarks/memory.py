@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import workload
-from interleave import Result, as_json, interleave
+from interleave import Result, as_json, interleave, some_of
 from peers.protocol import peak_rss
 from records import command_line, record, table, write
 from repose.system.device import available_cores
-from train import TRAINERS, contestants, tokens_per_batch, trainer
+from train import TRAINERS, tokens_per_batch, trainer
 
 MIB = 2**20
 _LOOK_EVERY = 0.05  # seconds between two readings of a process's peak
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--model", choices=("reinforced", "baseline"), default="reinforced")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--batches", choices=tuple(workload.POLICIES), default="random64")
-    parser.add_argument("--contestants", type=contestants, default=list(TRAINERS), help=", ".join(TRAINERS))
+    parser.add_argument("--contestants", type=some_of(TRAINERS), default=list(TRAINERS), help=", ".join(TRAINERS))
     parser.add_argument("--batches-per-round", type=int, default=40, help="that each contestant trains on")
     parser.add_argument("--pairs", type=int, default=20_000, help="of the smallest generated corpus")
     parser.add_argument(

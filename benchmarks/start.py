@@ -1,7 +1,7 @@
 """Measure what integrity checks cost when a program starts, against another checkout, such as one without checksums.
 
 Both checkouts prepare pairs made from the phrasebook (30,000 by default), and resume a run of the default recipe for
-one update. The whole command is timed, in fresh processes that take turns (A B B A ...). Each checkout has its own
+one update. The whole command is timed, in fresh processes that take turns. Each checkout has its own
 cache and its own run, which is restored before each time. The result is the median over rounds. Both load torch first,
 although only the later one needs it to prepare, so that only the checks are compared.
 
@@ -17,10 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from interleave import rotate
 from records import command_line, record, write
 from repose.data import phrasebook
 
@@ -69,10 +71,6 @@ class Side(NamedTuple):
             raise RuntimeError(f"{self.name}: {' '.join(command[3:])}: {done.stderr}")
         return cost
 
-    def begin(self, corpus: Path, settings: list[str]) -> None:
-        """Create a run to resume later."""
-        self.train(corpus, "begun", 2, settings)
-
     def train(self, corpus: Path, run: str, updates: int, settings: list[str]) -> Cost:
         """Train this many updates."""
         limits = ("--workers", 1, "--stop-after", updates)
@@ -97,8 +95,8 @@ def write_corpus(path: Path, number: int) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-Costs = dict[str, dict[str, list[Cost]]]
-"""Costs of each round, by task and by checkout."""
+Costs = dict[tuple[str, str], list[Cost]]
+"""Costs of each round, by task and checkout."""
 
 
 def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[str]) -> Costs:
@@ -106,22 +104,18 @@ def measure(before: Path, folder: Path, rounds: int, pairs: int, settings: list[
     write_corpus(corpus, pairs)
     sides = [Side("before", before.resolve(), folder / "before"), Side("now", HERE, folder / "now")]
     for side in sides:
-        side.begin(corpus, settings)
-    found: Costs = {what: {s.name: [] for s in sides} for what in (PREPARE, RESUME)}
-    for number in range(rounds):
-        for side in sides if number % 2 == 0 else sides[::-1]:
-            found[PREPARE][side.name].append(side.prepare(corpus, settings))
-            found[RESUME][side.name].append(side.resume(corpus, settings))
-    return found
+        side.train(corpus, "begun", 2, settings)
+    jobs = {(PREPARE, side.name): partial(side.prepare, corpus, settings) for side in sides}
+    jobs |= {(RESUME, side.name): partial(side.resume, corpus, settings) for side in sides}
+    return rotate(jobs, rounds)
 
 
 def summary(costs: Costs) -> dict[str, Any]:
     """Return seconds, medians, and the ratio of the medians (now / before), by task and by clock."""
-    made: dict[str, Any] = {}
-    for what, sides in costs.items():
-        made[what] = {}
+    made: dict[str, Any] = {PREPARE: {}, RESUME: {}}
+    for what in made:
         for clock in Cost._fields:
-            seconds = {name: [getattr(cost, clock) for cost in rounds] for name, rounds in sides.items()}
+            seconds = {name: [getattr(cost, clock) for cost in costs[what, name]] for name in ("before", "now")}
             medians = {name: statistics.median(values) for name, values in seconds.items()}
             ratio = medians["now"] / medians["before"]
             made[what][clock] = {"median_seconds": medians, "ratio": ratio, "seconds": seconds}

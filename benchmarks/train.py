@@ -19,7 +19,7 @@ files.
 import argparse
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 
 import flops
 import workload
-from interleave import Contestant, Result, as_json, interleave, peer
+from interleave import Contestant, Result, as_json, interleave, peer, some_of
 from records import command_line, record, table, write
 from repose.model.architecture import Architecture
 from repose.model.presets import preset
@@ -226,15 +226,6 @@ def paper_epoch(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def contestants(names: str) -> Sequence[str]:
-    """Split names at commas. Raises ArgumentTypeError for an unknown name."""
-    chosen = names.split(",")
-    for name in chosen:
-        if name not in TRAINERS:
-            raise argparse.ArgumentTypeError(f"{name} is none of {', '.join(TRAINERS)}")
-    return chosen
-
-
 def main() -> int:
     """Command-line entry point: run the comparison or the epoch; return 1 if this project has no figure."""
     parser = command_line(__doc__)
@@ -242,7 +233,7 @@ def main() -> int:
     parser.add_argument("--model", choices=tuple(PLAIN), default="reinforced")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--batches", choices=tuple(workload.POLICIES), default="random64")
-    parser.add_argument("--contestants", type=contestants, default=list(TRAINERS), help=", ".join(TRAINERS))
+    parser.add_argument("--contestants", type=some_of(TRAINERS), default=list(TRAINERS), help=", ".join(TRAINERS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches-per-round", type=int, default=20)
     parser.add_argument("--paper-epoch", type=Path, nargs="+", metavar="FILE", help="sources and targets in turn")

@@ -87,13 +87,13 @@ def facts(folder: Path) -> dict[str, Any]:
 def make(files: Sequence[Path], name: str | None = None) -> Path:
     """Return the workload of a corpus in one file or two aligned ones, under this name."""
     name = name or files[0].resolve().parent.name
-    return _cached(_digest(files), name, lambda folder: _from_text(PairReader(files), folder))
+    return _cached(_digest(files), name, lambda folder: _prepare_text(PairReader(files), folder))
 
 
 def make_phrasebook(pairs: int = 20_000) -> Path:
     """Return the workload of this many phrasebook pairs."""
     key = f"{_PHRASEBOOK} {__version__} {pairs}"
-    return _cached(key, _PHRASEBOOK, lambda folder: _from_text(generate(pairs), folder))
+    return _cached(key, _PHRASEBOOK, lambda folder: _prepare_text(generate(pairs), folder))
 
 
 def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
@@ -104,9 +104,12 @@ def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
     """
     name = f"random ids, lengths of {files[0].resolve().parent.name}"
 
-    def build(folder: Path) -> Path:
+    def prepare_random(folder: Path) -> None:
         texts = [pair for i in range(0, len(files), 2) for pair in PairReader(files[i : i + 2])]
-        lengths = np.array([[*map(len, pair)] for pair in zip(*(_encode(side) for side in _sides(texts)), strict=True)])
+        src_tokenizer, tgt_tokenizer = _tokenizers(texts)
+        src = src_tokenizer.encode_batch([text for text, _ in texts])
+        tgt = tgt_tokenizer.encode_batch([text for _, text in texts])
+        lengths = np.array([(len(s), len(t)) for s, t in zip(src, tgt, strict=True)])
         rng = np.random.default_rng(0)
         drawn = np.minimum(lengths, [MAX_TOKENS, MAX_TOKENS + 1])[rng.integers(len(lengths), size=pairs)]
         sizes = (SRC_VOCAB_SIZE, TGT_VOCAB_SIZE)
@@ -115,47 +118,40 @@ def make_paper_epoch(files: Sequence[Path], pairs: int = PAPER_PAIRS) -> Path:
             return " ".join(map(str, rng.integers(END + 1, vocab_size, size=length - 2)))
 
         made = [(sentence(s, sizes[0]), sentence(t, sizes[1])) for s, t in drawn]
-        return _prepare(made, (RandomIds(sizes[0]), RandomIds(sizes[1])), folder)
+        _prepare(made, (RandomIds(sizes[0]), RandomIds(sizes[1])), folder)
 
-    return _cached(f"{_digest(files)} {pairs} random pairs", name, build)
-
-
-def _sides(pairs: Iterable[Pair]) -> list[tuple[list[str], int]]:
-    """Return the texts of each side, with the size of its vocabulary."""
-    src, tgt = zip(*pairs, strict=True)
-    return [(list(src), SRC_VOCAB_SIZE), (list(tgt), TGT_VOCAB_SIZE)]
+    return _cached(f"{_digest(files)} {pairs} random pairs", name, prepare_random)
 
 
-def _tokenizer(side: tuple[list[str], int]) -> Tokenizer:
-    """Train a tokenizer as in the paper's recipe (`reinforced-paper.toml`)."""
-    lines, vocab_size = side
-    return Tokenizer.train(lines, kind="wordpiece", vocab_size=vocab_size, lowercase=True, strip_accents=True)
+def _tokenizers(pairs: Sequence[Pair]) -> tuple[Tokenizer, Tokenizer]:
+    """Train a tokenizer for each side, as in the paper's recipe (`reinforced-paper.toml`)."""
+
+    def trained(side: int, vocab_size: int) -> Tokenizer:
+        lines = [pair[side] for pair in pairs]
+        return Tokenizer.train(lines, kind="wordpiece", vocab_size=vocab_size, lowercase=True, strip_accents=True)
+
+    return trained(0, SRC_VOCAB_SIZE), trained(1, TGT_VOCAB_SIZE)
 
 
-def _encode(side: tuple[list[str], int]) -> list[list[int]]:
-    return _tokenizer(side).encode_batch(side[0])
-
-
-def _from_text(pairs: Iterable[Pair], folder: Path) -> Path:
+def _prepare_text(pairs: Iterable[Pair], folder: Path) -> None:
     pairs = list(pairs)
-    src, tgt = map(_tokenizer, _sides(pairs))
-    return _prepare(pairs, (src, tgt), folder)
+    _prepare(pairs, _tokenizers(pairs), folder)
 
 
-def _prepare(pairs: Sequence[Pair], encoders: tuple[TextEncoder, TextEncoder], folder: Path) -> Path:
+def _prepare(pairs: Sequence[Pair], encoders: tuple[TextEncoder, TextEncoder], folder: Path) -> None:
     prepare(pairs, encoders, folder / "prepared", LengthLimits(MAX_TOKENS, MAX_TOKENS, "truncate"), workers=1)
-    return folder / "prepared"
 
 
-def _cached(key: str, name: str, build: Callable[[Path], Path]) -> Path:
-    """Return the folder of this key. If it is missing, `build` prepares the pairs, and `_write` writes the rest."""
+def _cached(key: str, name: str, prepare_pairs: Callable[[Path], None]) -> Path:
+    """Return the folder of this key. If it is missing, `prepare_pairs` fills its `prepared`, and `_write` the rest."""
     digest = hashlib.sha256(f"{_FORMAT} {key} {name}".encode()).hexdigest()[:16]
     folder = corpora.cache_home() / "benchmarks" / digest
     if not (folder / "workload.json").exists():
         print(f"making the workload of {name}", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)  # an earlier run may have been stopped
         folder.mkdir(parents=True)
-        _write(folder, name, PairDataset.open(build(folder)))
+        prepare_pairs(folder)
+        _write(folder, name, PairDataset.open(folder / "prepared"))
     return folder
 
 
