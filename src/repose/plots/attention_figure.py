@@ -78,20 +78,30 @@ def draw(reading: Reading, maps: Maps, *, layer: int | None = None, head: int | 
     heads = chosen("head", head, len(maps.layers[0]))
     grid = make_grid(len(layers), len(heads), maps.queries, maps.keys)
     figure = Figure(figsize=grid.figure_size)
-    for row, index in enumerate(layers):
-        numbers = maps.numbers_of(maps.layers[index])
-        for column, number in enumerate(heads):
-            axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
-            title = f"layer {index + 1}, head {number + 1}"
-            heat = draw_map(axes, maps, maps.layers[index][number], title, numbers[number])
-            label_map(axes, maps, grid.label, rows=column == 0, columns=row == len(layers) - 1)
-    finish(figure, grid, heat, f"{TITLES[maps.kind]} of {reading.name}", maps)
+    rows = []
+    for index in layers:
+        weights, numbers = maps.layers[index], maps.numbers_of(maps.layers[index])
+        rows.append((maps, [(weights[h], numbers[h], f"layer {index + 1}, head {h + 1}") for h in heads]))
+    draw_grid(figure, grid, rows, f"{TITLES[maps.kind]} of {reading.name}")
     return figure
 
 
-def draw_map(
-    axes: Axes, maps: Maps, weights: Float[Tensor, "Q K"], title: str, numbers: AttentionNumbers | None
-) -> Any:
+def draw_grid(
+    figure: Figure,
+    grid: Grid,
+    rows: Sequence[tuple[Maps, Sequence[tuple[Float[Tensor, "Q K"], AttentionNumbers, str]]]],
+    title: str,
+) -> None:
+    """Draw rows of maps, each map given by its weights, statistics and title."""
+    for row, (maps, shown) in enumerate(rows):
+        for column, (weights, numbers, name) in enumerate(shown):
+            axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
+            heat = draw_map(axes, maps, weights, name, numbers)
+            label_map(axes, maps, grid.label, rows=column == 0, columns=row == len(rows) - 1)
+    finish(figure, grid, heat, title, maps)
+
+
+def draw_map(axes: Axes, maps: Maps, weights: Float[Tensor, "Q K"], title: str, numbers: AttentionNumbers) -> Any:
     """Draw one heat map on a square-root scale, grey where a query may not attend; return what a colour bar needs."""
     colours = matplotlib.colormaps["Blues"].with_extremes(bad="#E4E4E4")
     seen = torch.where(maps.visible, weights, torch.nan)
@@ -99,9 +109,8 @@ def draw_map(
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(visible=True, color="#BBBBBB")
     axes.annotate(title, (0, 1), xycoords="axes fraction", xytext=(0, 12), textcoords="offset points", fontsize=7.5)
-    if numbers is not None:
-        own = "" if numbers.diagonal is None else f" · self {numbers.diagonal:.2f}"
-        axes.set_title(f"entropy {numbers.normalised_entropy:.2f} of 1{own}", fontsize=6.5, color=GREY, pad=3)
+    own = "" if numbers.diagonal is None else f" · self {numbers.diagonal:.2f}"
+    axes.set_title(f"entropy {numbers.normalised_entropy:.2f} of 1{own}", fontsize=6.5, color=GREY, pad=3)
     return heat
 
 
@@ -167,24 +176,23 @@ def draw_comparison(readings: Sequence[Reading], kind: Kind, *, layer: int = 1) 
             "the two models cut these sentences into different tokens, whose maps cannot be compared: "
             "choose two models with the same tokenizer"
         )
-    indices = [chosen("layer", layer, len(maps.layers))[0] for maps in models]
+    for maps in models:
+        chosen("layer", layer, len(maps.layers))
     num_heads = max(len(maps.layers[0]) for maps in models)
     grid = make_grid(len(models), 1 + num_heads, models[0].queries, models[0].keys)
     names = ", ".join(f"({letter}) {reading.name}" for letter, reading in zip("ab", readings, strict=True))
-    title_of_all = f"{TITLES[kind]}, layer {layer}: {names}"
+    title = f"{TITLES[kind]}, layer {layer}: {names}"
     width, height = grid.figure_size
-    least = max(7.0, _ems(title_of_all) * _TITLE_SIZE / 72 + 2 * _MARGIN)
+    least = max(7.0, _ems(title) * _TITLE_SIZE / INCH + 2 * _MARGIN)
     figure = Figure(figsize=(max(width, least), height + _CHARTS))
-    for row, (maps, index) in enumerate(zip(models, indices, strict=True)):
-        weights = maps.layers[index]
+    rows = []
+    for letter, maps in zip("ab", models, strict=True):
+        weights = maps.layers[layer - 1]
         numbers, mean = maps.numbers_of(weights), weights.mean(0)
-        columns = [(mean, maps.numbers_of(mean[None])[0], f"({'ab'[row]}) mean of heads")]
+        columns = [(mean, maps.numbers_of(mean[None])[0], f"({letter}) mean of heads")]
         columns += [(weights[h], numbers[h], f"head {h + 1}") for h in range(len(weights))]
-        for column, (shown, number, title) in enumerate(columns):
-            axes = place(figure, *grid.corner(row, column), grid.width, grid.height)
-            heat = draw_map(axes, maps, shown, title, number)
-            label_map(axes, maps, grid.label, rows=column == 0, columns=row == len(models) - 1)
-    finish(figure, grid, heat, title_of_all, models[0])
+        rows.append((maps, columns))
+    draw_grid(figure, grid, rows, title)
     top = height + 0.3
     entropy_axes = place(figure, 0.5, top, 2.6, _CHART)
     _chart(entropy_axes, readings, kind, "normalised_entropy", "row entropy / ln(keys)")

@@ -18,7 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from repose.plots.canvas import BEHIND, GREY, INK, MARKERS, PALETTE, canvas, inches, place, width_of
+from repose.plots.canvas import BEHIND, GREY, INCH, INK, MARKERS, PALETTE, canvas, inches, place, width_of
 
 FEW = len(PALETTE)
 """How many systems one panel can distinguish by colour."""
@@ -29,7 +29,6 @@ _MARKED, _MARKS = 40, 6  # up to this many points, each has a marker; number of 
 _BAND = 0.18  # opacity of a band
 _NUMBERS = 6  # how many numbers of runs fit side by side
 _OFFSETS = (7.0, 21.0, -16.0, -30.0, -44.0)  # points from a curve to its number of runs, the first that is free
-_POINTS = 72.0  # in an inch
 _SIZE, _LINE = 10.5, 0.19  # font size in points, height of a line in inches
 _ALONE, _SMALL = (5.4, 3.2), (2.35, 1.75)  # inches: a single panel, and one of several
 _LEFT, _BETWEEN, _BELOW, _ABOVE, _RIGHT = 0.72, 0.55, 0.38, 0.28, 0.15  # inches: space around panels and their labels
@@ -130,8 +129,8 @@ def draw_curves(
     first, *more = panels.values()
     if not more and len(first) > FEW:
         return _draw_each(first, x, y, baseline, most)
-    systems = _systems(series.system for found in panels.values() for series in found)
     every = [series for found in panels.values() for series in found]
+    systems = _systems(series.system for series in every)
     kinds = _kinds(GREY) if any(series.training for series in every) else []
     kinds += _band(every)
     keys = [*((_handle(system), system.label) for system in systems), *kinds] if more else []
@@ -184,17 +183,17 @@ def _draw_each(found: Sequence[Series], x: str, y: str, baseline: str | None, mo
         keys.append((Line2D([], [], color=INK, linewidth=1), str(baseline)))
     y = _wrapped(y, _SMALL[1])
     figure, axes = _panels([series.system.label for series in found], keys, left=_LEFT + _LINE * y.count("\n"))
-    for panel, series in zip(axes, found, strict=True):
+    coloured = [replace(series, system=replace(series.system, number=1)) for series in found]
+    for panel, series in zip(axes, coloured, strict=True):
         _behind(panel, [other for other in found if other.system.label != baseline], BEHIND)
         _behind(panel, [other for other in found if other.system.label == baseline], INK)
-        own = replace(series, system=replace(series.system, number=1))
-        _curve(panel, own)
+        _curve(panel, series)
         _curve_scales(panel)
         _cut(panel, found, most)
     low, high = min(a.get_ylim()[0] for a in axes), max(a.get_ylim()[1] for a in axes)
-    for panel, series in zip(axes, found, strict=True):
+    for panel, series in zip(axes, coloured, strict=True):
         panel.set_ylim(low, high)
-        _tell_numbers(panel, [_seen(replace(series, system=replace(series.system, number=1)), most)])
+        _tell_numbers(panel, [_seen(series, most)])
     _name_axes(axes, x, y)
     return figure
 
@@ -243,7 +242,7 @@ def _tell_numbers(axes: Axes, found: Sequence[Series]) -> None:
         y = max(point.mean for point, _ in here)
         across, up = (x - left) / (right - left) * width, (y - low) / (high - low) * height
         for points in _OFFSETS:
-            at = up + points / _POINTS
+            at = up + points / INCH
             if at < height and all(abs(across - a) > width / _NUMBERS or abs(at - b) >= _LINE for a, b in taken):
                 break
         taken.append((across, at))
