@@ -10,7 +10,16 @@ import pytest
 
 from repose.system import files
 from repose.system.errors import WriteError
-from repose.system.files import checksums, previous, replacing_file, replacing_folder, write_file, write_json, writing
+from repose.system.files import (
+    checksums,
+    previous,
+    replacing_file,
+    replacing_folder,
+    write_file,
+    write_json,
+    write_new_json,
+    writing,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -200,6 +209,29 @@ class TestPowerCut:
         assert sorted(done[:3]) == [("flush", "a"), ("flush", "b"), ("flush", "inner")]
         moves = [("move", "d", previous(tmp_path / "d").name), ("move", temporary.name, "d")]
         assert done[3:] == [("flush", temporary.name), *moves, ("flush", tmp_path.name)]
+
+
+def test_a_new_file_is_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "new" / "config.json"
+    assert write_new_json(path, {"a": 1})
+    assert not write_new_json(path, {"a": 2})
+    assert path.read_text() == '{\n  "a": 1\n}\n'
+    assert list(path.parent.iterdir()) == [path]
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", no_links)
+    assert write_new_json(path, {"a": 3})
+    assert path.read_text() == '{\n  "a": 3\n}\n'
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_new_file_that_cannot_be_written_is_named_by_its_own_name(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(WriteError) as caught:
+        write_new_json(tmp_path / "file" / "config.json", {})
+    assert str(caught.value).startswith(f"{tmp_path / 'file' / 'config.json'} cannot be written")
 
 
 def test_checksums(tmp_path: Path) -> None:

@@ -82,7 +82,11 @@ def write_file(path: Path, data: str | bytes, *, durable: bool = False) -> None:
 
 def write_json(path: Path, content: object) -> None:
     """Write a value as indented JSON, whole or not at all; see `replacing_file`."""
-    write_file(path, json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n"))
+    write_file(path, _indented(content))
+
+
+def _indented(content: object) -> bytes:
+    return json_bytes(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_new_json(path: Path, content: object) -> bool:
@@ -91,14 +95,16 @@ def write_new_json(path: Path, content: object) -> bool:
     If several processes do this at once, one of them writes. On a file system without hard links, the last one wins.
     """
     temporary = _half_written(path)
-    write_json(temporary, content)
     with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return False
-        except OSError:
-            write_json(path, content)
+            temporary.write_bytes(_indented(content))
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+            except OSError:  # no hard links
+                _patiently(temporary.replace, path)
         finally:
             temporary.unlink(missing_ok=True)
     return True
