@@ -101,15 +101,15 @@ def peer(
     return Contestant(name, command, dict(variables))
 
 
-class _DeadError(Exception):
+class DeadError(Exception):
     """The contestant has ended or was ended; the message says why."""
 
 
-class _Process:
+class Process:
     """A contestant's process, from its start until `close`."""
 
     def __init__(self, contestant: Contestant) -> None:
-        """Start the process. Raises _DeadError if its interpreter is missing."""
+        """Start the process. Raises DeadError if its interpreter is missing."""
         self._stderr = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed in `close`)
         try:
             self._process = subprocess.Popen(
@@ -122,12 +122,12 @@ class _Process:
             )
         except FileNotFoundError:
             self._stderr.close()
-            raise _DeadError(NOT_INSTALLED) from None
+            raise DeadError(NOT_INSTALLED) from None
 
     def listen(self, patience: float) -> dict[str, Any]:
         """Return the next JSON object that the process writes.
 
-        Raises _DeadError if the process ends, or writes nothing for `patience` seconds.
+        Raises DeadError if the process ends, or writes nothing for `patience` seconds.
         """
         assert self._process.stdout is not None
         timer = threading.Timer(patience, self._process.kill)
@@ -139,7 +139,7 @@ class _Process:
         finally:
             too_late = not timer.is_alive()
             timer.cancel()
-        raise _DeadError(f"no answer in {patience:g} s" if too_late else self._last_words())
+        raise DeadError(f"no answer in {patience:g} s" if too_late else self._last_words())
 
     def ask(self, batches: int, patience: float) -> dict[str, Any]:
         """Make the process run this many batches, and return its answer."""
@@ -186,26 +186,26 @@ def interleave(
     results = {contestant.name: Result() for contestant in contestants}
     assert len(results) == len(contestants), "contestants need different names"
 
-    def give_up(name: str, death: _DeadError) -> None:
+    def give_up(name: str, death: DeadError) -> None:
         results[name].problem = str(death)
         print(f"{name}: {death}", file=sys.stderr)
 
     with contextlib.ExitStack() as stack:
-        running: dict[str, _Process] = {}
+        running: dict[str, Process] = {}
         for contestant in contestants:
             print(f"starting {contestant.name}", file=sys.stderr)
             try:
-                process = _Process(contestant)
+                process = Process(contestant)
                 stack.callback(process.close)
                 results[contestant.name].ready = process.listen(patience)
                 running[contestant.name] = process
-            except _DeadError as death:
+            except DeadError as death:
                 give_up(contestant.name, death)
         for number in range(-warm_rounds, rounds):
             for name in _turned(list(running), number):
                 try:
                     answer = running[name].ask(batches, patience)
-                except _DeadError as death:
+                except DeadError as death:
                     del running[name]
                     give_up(name, death)
                     continue
@@ -223,12 +223,14 @@ def rotate(jobs: Mapping[Name, Callable[[], T]], rounds: int, *, warm_rounds: in
     Each round begins with another function. What the first `warm_rounds` rounds return is dropped.
     """
     found: dict[Name, list[T]] = {name: [] for name in jobs}
+    step = max(1, len(jobs) // max(1, rounds))  # so that the beginnings of few rounds are spread over many functions
     for number in range(-warm_rounds, rounds):
-        for name in _turned(list(jobs), number * len(jobs) // rounds):
+        for name in _turned(list(jobs), number * step):
             returned = jobs[name]()
             if number >= 0:
                 found[name].append(returned)
-        print(f"round {number + 1} of {rounds}", end="\r", file=sys.stderr, flush=True)
+        print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     return found
 
 

@@ -9,14 +9,14 @@ ratio of each step. A step is one worker's share: half of a batch. `--set` chang
 """
 
 import argparse
+import contextlib
 import importlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import workload
+from interleave import PATIENCE, Contestant, Process, rotate
 from records import command_line, record, table, write
 from repose.config.experiment import TrainingConfig
 from repose.data.batching import Batches
@@ -84,36 +85,26 @@ def follow(folder: Path, model: str, precision: str, batches: str, r_drop: str, 
 
 def compare(args: argparse.Namespace, folder: Path, work: tuple[str, str, str, str]) -> dict[str, Any]:
     """Compare both sides on one kind of work."""
-    sides = []
-    for checkout, changes in ((args.other, []), (HERE, args.set)):
-        more = [part for change in changes for part in ("--set", change)]
-        command = [sys.executable, __file__, "--follow", str(folder), *work, *more]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{checkout / 'src'}:{HERE / 'benchmarks'}"}
-        sides.append(
-            subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        )
-        _answer(sides[-1])
-    found: list[dict[str, list[float]]] = [{"seconds": [], "losses": []} for _ in sides]
-    for round_ in range(args.rounds):
-        for number in (0, 1) if round_ % 2 else (1, 0):
-            process = sides[number]
-            assert process.stdin is not None
-            process.stdin.write(f"{args.steps}\n")
-            process.stdin.flush()
-            for name, values in _answer(process).items():
-                found[number][name] += values
-    for process in sides:
-        process.communicate()
-    before, after = (statistics.median(side["seconds"]) for side in found)
-    ratios = [a / b for a, b in zip(*(side["seconds"] for side in found), strict=True)]
-    apart = max(abs(a / b - 1) for a, b in zip(*(side["losses"] for side in found), strict=True))
+    jobs = {}
+    with contextlib.ExitStack() as stack:
+        for name, checkout, changes in (("before", args.other, []), ("after", HERE, args.set)):
+            more = [part for change in changes for part in ("--set", change)]
+            command = [sys.executable, __file__, "--follow", str(folder), *work, *more]
+            variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": f"{checkout / 'src'}:{HERE / 'benchmarks'}"}
+            process = Process(Contestant(name, command, variables))
+            stack.callback(process.close)
+            process.listen(PATIENCE)
+            jobs[name] = partial(process.ask, args.steps, PATIENCE)
+        answers = rotate(jobs, args.rounds)
+    seconds, losses = (
+        [[x for answer in answers[name] for x in answer[what]] for name in ("before", "after")]
+        for what in ("seconds", "losses")
+    )
+    before, after = map(statistics.median, seconds)
+    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+    apart = max(abs(a / b - 1) for a, b in zip(*losses, strict=True))
     figures = {"before_s": before, "after_s": after, "ratio": statistics.median(ratios), "losses_apart": apart}
     return {"work": " ".join(work[:3]) + ", R-Drop" * (work[3] != "0"), **figures, "steps": len(ratios)}
-
-
-def _answer(process: "subprocess.Popen[str]") -> dict[str, list[float]]:
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())
 
 
 def main() -> int:
