@@ -32,6 +32,7 @@ from repose.system.terminal import quoted
 
 Table = Mapping[str, Any]
 
+_SHIPPED = files("repose").joinpath("experiments")
 _MAX_FILE_BYTES = 1 << 20  # an experiment file is smaller: anything larger was named by mistake
 _MAX_KEY_PARTS = 50  # tomllib's memory grows with the square of the dots in a key
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{_MAX_KEY_PARTS}}}")
@@ -137,7 +138,7 @@ def load(
 @functools.cache
 def shipped() -> tuple[str, ...]:
     """Return the names of the experiments that ship with the package."""
-    names = (entry.name for entry in files("repose").joinpath("experiments").iterdir())
+    names = (entry.name for entry in _SHIPPED.iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
@@ -154,11 +155,13 @@ def from_json(text: str, source: str = "config.json") -> Experiment:
         raise ConfigError(f"{source} is not JSON: {error}") from error
     if not isinstance(tables, dict):
         raise ConfigError(f"{source} is not an experiment: an object of sections is expected")
+    origin = Origin("file", source)
     try:
-        _check_names(tables, Origin("file", source))
+        _check_names(tables, origin)
     except ConfigError as error:
         raise ConfigError(f"{error}; the file may have been written by a newer repose") from error
-    return _make({name: dict(tables.get(name, {})) for name in SECTIONS}, {}, Origin("file", source))
+    sources = {f"{section}.{field}": origin for section, table in tables.items() for field in table}
+    return _make({name: tables.get(name, {}) for name in SECTIONS}, sources)
 
 
 def resolve(layers: Sequence[Layer]) -> Loaded:
@@ -187,12 +190,13 @@ def resolve(layers: Sequence[Layer]) -> Loaded:
             take_back("tokenizer", UNUSED_WITH_READY_TOKENIZER)
         if "warmup_updates" in layer.tables.get("training", {}):
             take_back("training", ["warmup_share"])
-        for section, field in ((section, field) for section, table in layer.tables.items() for field in table):
-            if (name := f"{section}.{field}") != "architecture.preset":
-                values[section][field] = _as_written(name, layer.tables[section][field], layer)
-                sources[name] = layer.source
+        for section, table in layer.tables.items():
+            for field, value in table.items():
+                if (name := f"{section}.{field}") != "architecture.preset":
+                    values[section][field] = _as_written(name, value, layer)
+                    sources[name] = layer.source
     architecture = {**dataclasses.asdict(preset_architecture(base)), **values["architecture"]}
-    experiment = _make({**values, "architecture": architecture}, sources, Origin("file", "the configuration"))
+    experiment = _make({**values, "architecture": architecture}, sources)
     complete = {
         f"{section}.{field}": Origin("preset", base) if section == "architecture" else Origin("default")
         for section in SECTIONS
@@ -293,7 +297,7 @@ def _admits(annotation: Any, kind: type) -> bool:
     return annotation is kind
 
 
-def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], source: Origin) -> Experiment:
+def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin]) -> Experiment:
     """Create the experiment from these values; pydantic's errors become one sentence."""
     sections: dict[str, Any] = {}
     try:
@@ -302,7 +306,7 @@ def _make(values: Mapping[str, dict[str, Any]], sources: Mapping[str, Origin], s
         return Experiment(**sections)
     except ValidationError as error:
         where = next((name for name in SECTIONS if name not in sections), "")
-        raise _one_sentence(error, where, sources, source) from None
+        raise _one_sentence(error, where, sources) from None
 
 
 def _no_number(name: str, value: Any) -> Any:
@@ -310,7 +314,7 @@ def _no_number(name: str, value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) and not takes(name, bool) else value
 
 
-def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin], source: Origin) -> ConfigError:
+def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Origin]) -> ConfigError:
     """Turn pydantic's first error into a ConfigError that also says how many more there are."""
     first, *others = error.errors(include_url=False)
     context = {key: int(v) if isinstance(v, float) and v.is_integer() else v for key, v in first.get("ctx", {}).items()}
@@ -325,7 +329,7 @@ def _one_sentence(error: ValidationError, section: str, sources: Mapping[str, Or
     else:
         sentence = f"{name} = {value!r} cannot be used"
     more = f" (and {len(others)} more)" if others else ""
-    return ConfigError(f"{sources.get(name, source).place}{sentence}{more}")
+    return ConfigError(f"{sources[name].place}{sentence}{more}")
 
 
 def field_infos(section: str) -> dict[str, FieldInfo]:
@@ -370,13 +374,20 @@ def _parse_value(section: str, field: str, text: str) -> Any:
 
 def file_layer(path: Path | str) -> Layer:
     """Read an experiment file, or the shipped experiment of that name if there is no such file."""
-    file = _expanded(path)
-    name = str(path)
+    file, name = _expanded(path), str(path)
     looks_like_name = file.name == name and not file.suffix
     if looks_like_name and not file.is_file():
         if name not in shipped():
             raise ConfigError(unknown("experiment file or shipped experiment", name, shipped()))
-        return _layer(_read_shipped(name), Origin("file", f"{name}.toml (shipped)"), name, Path.cwd())
+        data, source, folder = _SHIPPED.joinpath(f"{name}.toml").read_bytes(), f"{name}.toml (shipped)", Path.cwd()
+    else:
+        data, source, folder = _read(file, name), name, file.parent
+    tables = _parse(data, name)
+    return Layer(tables, Origin("file", source), folder, tables.pop("grid", None), tables.pop("search", None))
+
+
+def _read(file: Path, name: str) -> bytes:
+    """Read an experiment file, which the user calls `name`."""
     if kind_of(file) != "text" and file.is_file():
         raise ConfigError(
             f"{name} is a corpus, not an experiment file: write one with `repose init {quoted(name)} --out mine.toml`"
@@ -387,21 +398,11 @@ def file_layer(path: Path | str) -> Layer:
             raise ConfigError(
                 f"{name} is not a file of at most {_MAX_FILE_BYTES:,} bytes: name an experiment's TOML file"
             )
-        data = file.read_bytes()
+        return file.read_bytes()
     except FileNotFoundError as error:
         raise ConfigError(f"there is no experiment file {name}: check the path") from error
     except OSError as error:
         raise ConfigError(f"experiment file {name} cannot be read: {error.strerror}") from error
-    return _layer(data, Origin("file", name), name, file.parent)
-
-
-def _layer(data: bytes, source: Origin, name: str, folder: Path) -> Layer:
-    tables = _parse(data, name)
-    return Layer(tables, source, folder, tables.pop("grid", None), tables.pop("search", None))
-
-
-def _read_shipped(name: str) -> bytes:
-    return files("repose").joinpath("experiments", f"{name}.toml").read_bytes()
 
 
 def _parse(data: bytes, name: str) -> dict[str, Any]:

@@ -50,19 +50,20 @@ def run_id(experiment: Experiment, digests: Mapping[str, str]) -> str:
 
 def measuring(training: TrainingConfig) -> frozenset[str]:
     """Return the fields of `training` that do not change it: when it is saved, and when and how it is measured."""
-    kept_by_loss = training.best_by == "loss"
-    return frozenset({"save_every_minutes", *MEASURING} - (set() if kept_by_loss else {"bleu_sentences"}))
+    fields = frozenset({"save_every_minutes", *MEASURING})
+    return fields if training.best_by == "loss" else fields - {"bleu_sentences"}
 
 
 def differing_settings(one: Experiment, other: Experiment) -> list[str]:
     """Return the names of the settings ("training.seed") by which two runs differ, apart from digests."""
-    both, names = (settings_in_id(one), settings_in_id(other)), dict[str, None]()
-    for section in both[0]:
-        theirs, ours = (settings[section] for settings in both)
-        for name in {**theirs, **ours}:
-            if theirs.get(name) != ours.get(name):
-                names[_STANDS_FOR.get(name, f"{section}.{name}")] = None
-    return [name for name in names if setting(one, name) != setting(other, name)]
+    of_one, of_other = settings_in_id(one), settings_in_id(other)
+    names = [
+        _STANDS_FOR.get(name, f"{section}.{name}")
+        for section in of_one
+        for name in of_one[section] | of_other[section]
+        if of_one[section].get(name) != of_other[section].get(name)
+    ]
+    return [name for name in dict.fromkeys(names) if setting(one, name) != setting(other, name)]
 
 
 def setting(experiment: Experiment, name: str) -> Any:
