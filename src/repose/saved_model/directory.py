@@ -374,21 +374,17 @@ def architecture_in(config: Mapping[str, Any], folder: Path) -> Architecture:
     path, fields = folder / CONFIG, config.get("architecture")
     if not isinstance(fields, dict):
         raise CheckpointError(f"{path} has no section architecture: save or copy the model again")
-    reason: object
     try:
         return Architecture(**fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        reason = first.get("ctx", {}).get("error")
-        if not isinstance(reason, ConfigError):
-            field = ".".join(map(str, ("architecture", *first["loc"])))
-            raise CheckpointError(
-                f"{path} has {field} = {first['input']!r}, which this repose does not know: "
-                "the model was written by a newer one, or the file is damaged"
-            ) from error
-    except ConfigError as error:
-        reason = error
-    raise CheckpointError(f"{path} describes no model that can be built: {reason}")
+        if isinstance(reason := first.get("ctx", {}).get("error"), ConfigError):
+            raise CheckpointError(f"{path} describes no model that can be built: {reason}") from error
+        field = ".".join(map(str, ("architecture", *first["loc"])))
+        raise CheckpointError(
+            f"{path} has {field} = {first['input']!r}, which this repose does not know: "
+            "the model was written by a newer one, or the file is damaged"
+        ) from error
 
 
 def _digests(config: Mapping[str, Any], folder: Path) -> Mapping[str, str]:

@@ -61,9 +61,9 @@ def fetch(name: str) -> Path:
     Without a revision, the newest is used. Raises ConfigError for a malformed name, and without the extra `hub`;
     HubError if the hub has no such model or revision, refuses it, or cannot be reached and the cache does not have it.
     """
-    match = _NAME.fullmatch(_SCHEME.sub("", name))
-    form = f"hf://{_SCHEME.sub('', name)} is not a model on a hub: write hf://owner/name, or hf://owner/name@revision"
-    if match is None:
+    bare = _SCHEME.sub("", name)
+    form = f"hf://{bare} is not a model on a hub: write hf://owner/name, or hf://owner/name@revision"
+    if (match := _NAME.fullmatch(bare)) is None:
         raise ConfigError(form)
     repo, revision = match.groups()
     with of_extra("hub", "models on a hub need huggingface_hub"):
@@ -112,7 +112,8 @@ def _sentence(error: Exception, repo: str, revision: str | None, endpoint: str) 
     if has(errors.RevisionNotFoundError):
         return f"the model {repo} has no revision {revision}: name a branch, a tag or a commit of it, or none"
     if has(errors.HfHubHTTPError):
-        status = next((code for cause in causes if (code := _status(cause)) is not None), "an error")
+        statuses = (getattr(getattr(cause, "response", None), "status_code", None) for cause in causes)
+        status = next(filter(None, statuses), "an error")
         return f"{endpoint} answered with {status} where {what} was asked for: try again later"
     if isinstance(error, OSError) and error.errno is not None:
         return f"{what} cannot be kept in the cache ({error.strerror}): make room, or set HF_HOME to another folder"
@@ -125,7 +126,3 @@ def _causes(error: BaseException | None) -> list[BaseException]:
         chain.append(error)
         error = error.__cause__ or error.__context__
     return chain
-
-
-def _status(error: BaseException) -> int | None:
-    return getattr(getattr(error, "response", None), "status_code", None)
