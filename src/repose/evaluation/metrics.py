@@ -92,13 +92,17 @@ def bleu(
     return Score("bleu", float(score.score), str(metric.get_signature()), float(score.bp))
 
 
-def bleu_metric(tokenize: str, *, lowercase: bool = False) -> BLEU:
-    """Return sacreBLEU's BLEU metric. Raises ConfigError for a tokenizer that is unknown or not installed."""
+def bleu_metric(tokenize: str, *, lowercase: bool = False, references: Sequence[str] | None = None) -> BLEU:
+    """Return sacreBLEU's BLEU metric, which cuts `references` into n-grams only once if they are given.
+
+    Raises ConfigError for a tokenizer that is unknown or not installed.
+    """
     if tokenize not in BLEU.TOKENIZERS:
         raise ConfigError(f"tokenize is '{tokenize}', but must be one of {', '.join(sorted(BLEU.TOKENIZERS))}")
     try:
         # `force` silences advice to detokenize: pretokenized corpora are scored both ways.
-        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True)
+        cached = None if references is None else [list(references)]
+        return BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=cached)
     except (ImportError, RuntimeError, OSError) as error:
         needed = _INSTALL.get(tokenize, "sentencepiece")
         raise ConfigError(
@@ -191,10 +195,14 @@ def _marked(score: Score, difference: str, field: str) -> Score:
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise DataError(
-            f"the numbers of hypotheses and references differ ({len(hypotheses)} and {len(references)}): score one for "
-            "each line"
-        )
+    check_counts(len(hypotheses), len(references))
     if not hypotheses:
         raise DataError("there is nothing to score: 0 hypotheses and 0 references; give at least one line of each")
+
+
+def check_counts(hypotheses: int, references: int) -> None:
+    """Raise DataError if the numbers of hypotheses and references differ."""
+    if hypotheses != references:
+        raise DataError(
+            f"the numbers of hypotheses and references differ ({hypotheses} and {references}): score one for each line"
+        )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from repose.evaluation.metrics import bleu_metric
+from repose.evaluation.metrics import bleu_metric, check_counts
 from repose.system.errors import DataError
 from repose.system.files import replacing_file
 
@@ -64,21 +64,15 @@ class References:
     def __init__(self, references: Sequence[str], *, lowercase: bool = False, tokenize: str = "13a") -> None:
         if not references:
             raise DataError("there is nothing to score: 0 references; give at least one line")
-        bleu_metric(tokenize)  # raises ConfigError for a tokenizer that is not available
-        cached = [list(references)]
         self._len = len(references)
         self._metrics = (
-            BLEU(lowercase=lowercase, tokenize=tokenize, force=True, references=cached),
-            CHRF(lowercase=lowercase, references=cached),
+            bleu_metric(tokenize, lowercase=lowercase, references=references),
+            CHRF(lowercase=lowercase, references=[list(references)]),
         )
 
     def statistics(self, hypotheses: Sequence[str]) -> SentenceStatistics:
         """Return the counts of one translation for each reference. Raises DataError if the numbers of lines differ."""
-        if len(hypotheses) != self._len:
-            raise DataError(
-                f"the numbers of hypotheses and references differ ({len(hypotheses)} and {self._len}): score one for "
-                "each line"
-            )
+        check_counts(len(hypotheses), self._len)
         # sacreBLEU's own significance tests call this method; it has no public name.
         return SentenceStatistics(
             *(np.asarray(metric._extract_corpus_statistics(hypotheses, None), np.int64) for metric in self._metrics)

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,9 +57,8 @@ def resample(
     Raises DataError if the seeds' translations have different numbers of sentences, ConfigError for fewer than 100
     resamples.
     """
-    parts = [one.of(metric).astype(np.float64) for one in seeds]  # sums below 2^53 are exact
-    score = _in_integers(metric)
-    values = _resampled(parts, [score] * len(parts), num_resamples)
+    parts = [one.of(metric).astype(np.float64) for one in seeds]
+    values = _resampled(parts, [partial(_scores_of, metric)] * len(parts), num_resamples)
     return Resampled(statistics.fmean(one.score(metric) for one in seeds), values, len(seeds[0]))
 
 
@@ -72,8 +72,9 @@ def resample_ratio(seeds: Sequence[RatioStatistics], *, num_resamples: int = NUM
     return Resampled(statistics.fmean(one.value for one in seeds), values, len(seeds[0]))
 
 
-def _in_integers(metric: Metric) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-    return lambda sums: scores_of(metric, np.rint(sums).astype(np.int64))
+def _scores_of(metric: Metric, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores for sums of counts that were added as floating-point numbers, which is exact below 2^53."""
+    return scores_of(metric, np.rint(sums).astype(np.int64))
 
 
 def _resampled(
@@ -177,14 +178,14 @@ def approximate_randomization(
             "test set"
         )
     difference = system.score(metric) - other.score(metric)
-    first, second = (one.of(metric).astype(np.float64) for one in (system, other))  # sums below 2^53 are exact
+    first, second = (one.of(metric).astype(np.float64) for one in (system, other))
     generator = np.random.default_rng(SEED)
     rows = max(1, _BLOCK // len(system))
     as_large = 0
     for start in range(0, num_trials, rows):
         swapped = generator.integers(2, size=(min(rows, num_trials - start), len(system)), dtype=bool)
         sides = (~swapped @ first + swapped @ second, swapped @ first + ~swapped @ second)
-        one, two = (scores_of(metric, np.rint(side).astype(np.int64)) for side in sides)
+        one, two = (_scores_of(metric, side) for side in sides)
         as_large += int(np.count_nonzero(np.abs(one - two) >= abs(difference) - _ROUNDING))
     return Randomized(difference, (1 + as_large) / (num_trials + 1))
 
@@ -225,11 +226,12 @@ def welch(system: Sequence[float], other: Sequence[float]) -> SeedInterval | Non
     if min(len(system), len(other)) < 2 or not all(map(math.isfinite, (*system, *other))):
         return None
     shares = [statistics.variance(values) / len(values) for values in (system, other)]
-    if math.sqrt(sum(shares)) < _ROUNDING:
+    error = math.sqrt(sum(shares))
+    if error < _ROUNDING:
         return None
     counts = (len(system), len(other))
     degrees = sum(shares) ** 2 / sum(share**2 / (n - 1) for share, n in zip(shares, counts, strict=True))
-    value, error = statistics.fmean(system) - statistics.fmean(other), math.sqrt(sum(shares))
+    value = statistics.fmean(system) - statistics.fmean(other)
     margin = student_quantile(1 - LEVEL, degrees) * error
     # For a difference of two numbers near 1, further digits would differ between processors.
     p = round(max(0.0, 1 - student_inside(abs(value) / error, degrees)), 12)
