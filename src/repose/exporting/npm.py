@@ -3,6 +3,7 @@
 Versions are pinned, and each file must have the SHA-256 given here.
 """
 
+import contextlib
 import hashlib
 import shutil
 import subprocess
@@ -79,7 +80,7 @@ def _kept(package: Package, place: Path) -> dict[str, bytes] | None:
 
 
 def _is_right(package: Package, files: Mapping[str, bytes]) -> bool:
-    return all(hashlib.sha256(files[name]).hexdigest() == digest for name, digest in package.files.items())
+    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()} == package.files
 
 
 def _fetched(package: Package) -> dict[str, bytes]:
@@ -95,14 +96,10 @@ def _fetched(package: Package) -> dict[str, bytes]:
         except (subprocess.SubprocessError, OSError, ValueError) as error:
             raise DataError(f"npm cannot fetch {what}, which a web page needs: try again with a network") from error
         files = {}
-        try:
-            with tarfile.open(archive) as packed:
-                for name in package.files:
-                    member = packed.extractfile(f"package/{name}")
-                    assert member is not None
+        with contextlib.suppress(tarfile.TarError, KeyError, OSError, EOFError), tarfile.open(archive) as packed:
+            for name in package.files:
+                if (member := packed.extractfile(f"package/{name}")) is not None:
                     files[name] = member.read()
-        except (tarfile.TarError, KeyError, OSError, EOFError, AssertionError) as error:
-            raise DataError(f"npm fetched something other than {what}: check where it fetches from") from error
     if not _is_right(package, files):
         raise DataError(f"npm fetched something other than {what}: check where it fetches from")
     return files

@@ -87,7 +87,6 @@ def export(
             if to in WITH_CARD and not kept:
                 _write_card(model, temporary, to)
             files = file_sizes(temporary)
-            ours |= {name.partition("/")[0] for name in files}
     notes = [*made.notes, *filter(None, [unfinished(model)])]
     if to in WITH_CARD and kept:
         notes.append(

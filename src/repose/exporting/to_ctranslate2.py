@@ -159,45 +159,50 @@ def compare(model: Transformer, vocabularies: Sequence[Sequence[str]], folder: P
     import ctranslate2
 
     translator = ctranslate2.Translator(str(folder), compute_type=_COMPUTE_TYPES[precision], intra_threads=1)
-    generator = torch.Generator().manual_seed(_SEED)
     most = model.architecture.max_length
     longest = max(1, min(_LONGEST, most - 2))
-    limit = min(longest + 1, most)
-    src, tgt = ([_drawn(len(v), longest, generator) for _ in range(_SENTENCES)] for v in vocabularies)
-    for side, v in zip((src, tgt), vocabularies, strict=True):
-        side.append(_words(len(v), max(1, min(_LONG, most) - 2), generator))
-    # CTranslate2 does not translate a source of only START and END, so the shortest sources keep a word instead.
-    ids = [[START, *row, END] if most > 2 else [*row, END][:most] for row in src]
-    tgt = [row[: most - 1] for row in tgt]
-    sources, tgt_texts = (
-        [[vocabulary[i] for i in row] for row in side]
-        for vocabulary, side in zip(vocabularies, (ids, tgt), strict=True)
-    )
+    src, tgt = _random_sentences([len(vocabulary) for vocabulary in vocabularies], longest, most)
+    src_texts, tgt_texts = map(_texts, (src, tgt), vocabularies)
     differences = []
-    for pairs in (range(_SENTENCES), [_SENTENCES]):  # the long one separately, as it would pad the others
-        given, wanted = ([side[n] for n in pairs] for side in (ids, tgt))
-        scored = translator.score_batch([sources[n] for n in pairs], [tgt_texts[n] for n in pairs])
-        for log_probs, target, one in zip(_log_probs(model, given, wanted), wanted, scored, strict=True):
+    for some in (slice(_SENTENCES), slice(_SENTENCES, None)):  # the long one separately, as it would pad the others
+        scored = translator.score_batch(src_texts[some], tgt_texts[some])
+        for log_probs, target, one in zip(_log_probs(model, src[some], tgt[some]), tgt[some], scored, strict=True):
             theirs = torch.tensor(one.log_probs)
             differences.append(float((_chosen(log_probs, [*target, END]) - theirs).abs().max()))
+    src, src_texts, limit = src[:_SENTENCES], src_texts[:_SENTENCES], min(longest + 1, most)
+    results = translator.translate_batch(src_texts, beam_size=1, min_decoding_length=0, max_decoding_length=limit)
     numbers = {token: i for i, token in enumerate(vocabularies[1])}
-    ids, sources = ids[:_SENTENCES], sources[:_SENTENCES]
-    results = translator.translate_batch(sources, beam_size=1, min_decoding_length=0, max_decoding_length=limit)
     greedy = [[numbers[token] for token in result.hypotheses[0]] for result in results]
     choices = []
-    for log_probs, chosen in zip(_log_probs(model, ids, [row[: limit - 1] for row in greedy]), greedy, strict=True):
+    for log_probs, chosen in zip(_log_probs(model, src, [row[: limit - 1] for row in greedy]), greedy, strict=True):
         said = chosen if len(chosen) == limit else [*chosen, END]  # a sentence at its limit has no END
         choices.append(float((log_probs[: len(said)].amax(1) - _chosen(log_probs, said)).max()))
     largest, worst = (float(np.max(found)) for found in (differences, choices))  # NaN if any is NaN
     return Comparison(_SENTENCES, largest, sum(choice == 0.0 for choice in choices), worst)
 
 
-def _drawn(vocab_size: int, longest: int, generator: torch.Generator) -> list[int]:
-    return _words(vocab_size, int(torch.randint(1, longest + 1, (), generator=generator)), generator)
+def _random_sentences(vocab_sizes: Sequence[int], longest: int, most: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Return sources, from START to END, and targets, without them: `_SENTENCES` of at most `longest` words, then a
+    long one. `most`: the model's longest sequence."""
+    generator = torch.Generator().manual_seed(_SEED)
+
+    def words(vocab_size: int, length: int) -> list[int]:
+        first = min(END + 1, vocab_size - 1)
+        return torch.randint(first, vocab_size, (length,), generator=generator).tolist()
+
+    def some_length() -> int:
+        return int(torch.randint(1, longest + 1, (), generator=generator))
+
+    src, tgt = ([words(size, some_length()) for _ in range(_SENTENCES)] for size in vocab_sizes)
+    for side, size in zip((src, tgt), vocab_sizes, strict=True):
+        side.append(words(size, max(1, min(_LONG, most) - 2)))
+    # CTranslate2 does not translate a source of only START and END, so the shortest sources keep a word instead.
+    src = [[START, *row, END] if most > 2 else [*row, END][:most] for row in src]
+    return src, [row[: most - 1] for row in tgt]
 
 
-def _words(vocab_size: int, length: int, generator: torch.Generator) -> list[int]:
-    return torch.randint(min(END + 1, vocab_size - 1), vocab_size, (length,), generator=generator).tolist()
+def _texts(sentences: Sequence[Sequence[int]], vocabulary: Sequence[str]) -> list[list[str]]:
+    return [[vocabulary[i] for i in ids] for ids in sentences]
 
 
 def _log_probs(

@@ -124,17 +124,22 @@ def _shortened(model: Transformer, longest: int) -> Transformer:
 def _settings(translator: Translator, facts: graphs.GraphFacts) -> dict[str, Any]:
     """Return model.json: the facts that the page needs."""
     config = translator.config
-    languages = _languages(config, None)
-    decoding = {name: getattr(translator, name) for name in SETTINGS}
     lengths = Lengths.of(translator.src_tokenizer, config, min(translator.max_length, facts.max_length), tagged=False)
     tags = [tag for tag in translator.src_tokenizer.tags if tag != config.get("synthetic_tag", _UNSAID_SYNTHETIC_TAG)]
-    about = {"run_id": config.get("run_id"), "tag": translator.tag, "tags": tags, "max_src_tokens": lengths.longest}
-    about["split_src_tokens"] = lengths.usual
     scripts = config.get("src_scripts")
-    about["src_scripts"] = scripts if isinstance(scripts, list) else []
-    about["warnings"] = model_warnings(config)
-    about["directions"] = {tag: _languages(config, tag) for tag in tags}
-    return {**about, **languages, "graphs": facts.to_json(), "decoding": decoding}
+    return {
+        "run_id": config.get("run_id"),
+        "tag": translator.tag,
+        "tags": tags,
+        "max_src_tokens": lengths.longest,
+        "split_src_tokens": lengths.usual,
+        "src_scripts": scripts if isinstance(scripts, list) else [],
+        "warnings": model_warnings(config),
+        "directions": {tag: _languages(config, tag) for tag in tags},
+        **_languages(config, None),
+        "graphs": facts.to_json(),
+        "decoding": {name: getattr(translator, name) for name in SETTINGS},
+    }
 
 
 def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
