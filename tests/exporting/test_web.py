@@ -395,19 +395,23 @@ def test_a_translation_of_before_is_seen_to_be_one(page: Page) -> None:
 def test_an_older_translation_that_ends_is_not_the_newer_ones(page: Page) -> None:
     """While the page waits for the next key."""
     page.tab.evaluate("""() => {
-        const { translator } = repose;
-        translator.translate = async (text) => { await new Promise((next) => setTimeout(next, 400)); return text; };
+        globalThis.ends = [];  // of each translation that has begun
+        repose.translator.translate = (text) => new Promise((next) => ends.push(() => next(text)));
     }""")
+    begun = "(number) => ends.length === number"
     page.tab.fill("#src", "o gato")
-    page.tab.wait_for_timeout(550)
-    page.tab.fill("#src", "a mesa")  # 150 ms later the first ends, 250 ms later the second begins
-    seen = []
-    for _ in range(6):
-        page.tab.wait_for_timeout(60)
-        seen.append(page.tab.get_attribute("#tgt", "aria-busy"))
+    page.tab.wait_for_function(begun, arg=1)
+    page.tab.fill("#src", "a mesa")
+    busy = page.tab.evaluate("""async () => {
+        ends[0]();
+        await new Promise((next) => setTimeout(next, 50));
+        return document.getElementById("tgt").getAttribute("aria-busy");
+    }""")
+    page.tab.wait_for_function(begun, arg=2)
+    page.tab.evaluate("ends[1]()")
     page.tab.locator("#status", has_text="1 sentence in").wait_for()
     page.tab.evaluate("delete repose.translator.translate")
-    assert seen == ["true"] * 6
+    assert busy == "true"
 
 
 def test_a_line_is_cut_as_it_is_translated(page: Page) -> None:
