@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
@@ -52,9 +53,7 @@ def tokenizer_for(references: Sequence[str]) -> str:
     In text without spaces, `13a` would take a whole sentence for one word. The choice is then `zh` for Chinese and
     `char` for Japanese, Thai and others.
     """
-    letters = Counter[str]()
-    for line in references:
-        letters.update(line)
+    letters = Counter(chain.from_iterable(references))
     scripts = Counter[str]()
     for letter, number in letters.items():
         scripts[script_of(letter) or ""] += number
