@@ -54,7 +54,6 @@ _NOT_LOADED = (
     "document.getElementById('status').textContent = 'page.js cannot be loaded. Browsers load nothing from a folder on "
     "this computer: open it through a web server, or export with --single-file.'"
 )
-_HOW = f"put the folder on any web server and open {PAGE} there; to look at it: python -m http.server"
 LONGEST = 512
 """Longest sentence in tokens: tables of more positions would take much of a page's size and are hardly ever used."""
 
@@ -80,20 +79,29 @@ def export(model: Path, out: Path, options: Options) -> Exported:
     page = {name: _shipped(name) for name in (*_OURS, _STYLE)}
     if options.single_file:
         contents = {PAGE: _single_file(settings, {**files, **page, **runtime})}
+        how = f"open {PAGE} in a browser"
+        note = f"{PAGE} opens in a browser by a double click, and can be emailed"
     else:
         head = f'<link rel="stylesheet" href="{_STYLE}">'
         script = f'<script type="module" src="page.js" onerror="{_NOT_LOADED}"></script>'
         contents = {PAGE: _page(settings, head, script), **files, **page, **runtime}
+        how = f"put the folder on any web server and open {PAGE} there; to look at it: python -m http.server"
+        note = (
+            "open it through a web server, such as `python3 -m http.server` in that folder; --single-file writes one "
+            "file that opens by a double click"
+        )
     for name, data in {**contents, LICENCES: _licences()}.items():
         (out / name).write_bytes(data)
     parts = {what: sum(map(len, x.values())) for what, x in {"model": files, "runtime": runtime, "page": page}.items()}
-    described = {"precision": options.precision, "single_file": options.single_file, "max_length": facts.max_length}
-    described |= usage(settings["decoding"], f"open {PAGE} in a browser" if options.single_file else _HOW)
-    write_description(out, NAME, translator.config, {**described, "bytes": parts, "largest_difference": largest})
-    serve = "open it through a web server, such as `python3 -m http.server` in that folder"
-    note = f"{serve}; --single-file writes one file that opens by a double click"
-    if options.single_file:
-        note = f"{PAGE} opens in a browser by a double click, and can be emailed"
+    fields = {
+        "precision": options.precision,
+        "single_file": options.single_file,
+        "max_length": facts.max_length,
+        **usage(settings["decoding"], how),
+        "bytes": parts,
+        "largest_difference": largest,
+    }
+    write_description(out, NAME, translator.config, fields)
     return Exported(NAME, out, largest, parts=parts, notes=(note,))
 
 
@@ -154,8 +162,8 @@ def _languages(config: Mapping[str, Any], tag: str | None) -> dict[str, str]:
 
 def _page(settings: Mapping[str, Any], style: str, script: str) -> bytes:
     about = f"Model of run {settings['run_id'] or 'without a name'}, made with repose. It runs only in this page."
-    about = " ".join([about, *settings["warnings"]])
-    texts = {**{name: settings[name] for name in ("title", "source", "target")}, "about": about}
+    texts = {name: settings[name] for name in ("title", "source", "target")}
+    texts["about"] = " ".join([about, *settings["warnings"]])
     parts = {**{name: html.escape(text) for name, text in texts.items()}, "style": style, "script": script}
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _shipped(PAGE).decode()).encode()
 
