@@ -151,6 +151,9 @@ def test_batch_limit_counts_texts() -> None:
     app = make_app(service(**LIMITED))
     response = ask(app, "POST", "/translate", json=PT_EN | {"q": ["a", "b", "c"]})
     assert body(response) == {"error": "Invalid request: request (3) exceeds text limit (2)"}
+    response = ask(app, "POST", "/translate", json=PT_EN | {"q": ["um", "a much longer text"]})
+    assert body(response) == {"error": "Invalid request: request (18) exceeds text limit (12)"}
+    assert ask(app, "POST", "/translate", json=PT_EN | {"q": ["um", "dois"]}).status_code == 200
 
 
 def test_line_ends_of_forms_become_line_feeds_and_json_is_left_alone() -> None:
@@ -196,6 +199,8 @@ def test_a_line_in_a_script_that_training_hardly_saw_has_a_warning() -> None:
             "line 3 is in Cyrillic script, which this model's training hardly saw: expect nonsense"
         ]
     assert "warnings" not in body(ask(APP, "POST", "/translate", json=PT_EN | {"q": "Bom dia, Мир"}))
+    says_nothing = make_app(service(served("pt", "en", scripts=frozenset())))
+    assert "warnings" not in body(ask(says_nothing, "POST", "/translate", json=PT_EN | {"q": text}))
 
 
 def test_what_cannot_be_split_is_cut_with_a_warning() -> None:
@@ -297,6 +302,8 @@ def test_detection_chooses_among_the_served_languages() -> None:
     found = body(ask(APP, "POST", "/detect", data={"q": portuguese}))
     assert [one["language"] for one in found] == ["pt", "en"]
     assert 100 >= found[0]["confidence"] > found[1]["confidence"] >= 0
+    many = make_app(service(served("pt", "en"), served("en", "de"), served("de", "fr"), served("fr", "pt")))
+    assert len(body(ask(many, "POST", "/detect", json={"q": portuguese}))) == 3
     found = body(ask(APP, "POST", "/translate", json={"q": [portuguese, "gato"], "source": "auto", "target": "en"}))
     assert found["translatedText"] == [portuguese.upper(), "GATO"]
     assert len(found["detectedLanguage"]) == 2, "one for each text, of all together"
@@ -409,6 +416,7 @@ def test_a_compressed_body_is_refused_as_what_it_is() -> None:
 
 def test_a_model_of_several_directions_is_served_in_all_that_it_says() -> None:
     also = (Taught("de", "en", "de"), Taught("en", "fr", "en"), Taught("fr", "en", "fr"), Taught("en", "und", "en"))
+    also += (Taught("it", "en", "it"),)  # without its tag in the vocabulary
     tags = frozenset({"en", "de", "fr"})
     app = make_app(service(served("de", "en", tag="en", tags=tags, also=also)))
     found = {language["code"]: language["targets"] for language in body(ask(app, "GET", "/languages"))}
@@ -473,6 +481,8 @@ def test_health() -> None:
     assert ask(app, "GET", "/health/ready").status_code == 200
     made.ready = False
     assert [ask(app, "GET", f"/health/{what}").status_code for what in ("live", "ready")] == [200, 503]
+    made.ready, made.dispatcher.ready = True, False
+    assert ask(app, "GET", "/health/ready").status_code == 503, "all workers have died"
 
 
 def test_answers_about_health_are_what_the_specification_says() -> None:
@@ -552,6 +562,7 @@ def test_explain() -> None:
     }  # fmt: skip
     assert first["attention"] == [[[[0.5, 0.5], [0.5, 0.5]]]]
     assert (second["source"]["start"], second["target"]["start"]) == (10, 10)
+    assert ask(APP, "POST", "/explain", json=PT_EN | {"q": "a" * 1000}).status_code == 200
     too_long = ask(APP, "POST", "/explain", json=PT_EN | {"q": "a" * 1001})
     assert body(too_long) == {"error": "Invalid request: request (1001) exceeds text limit (1000)"}
 
@@ -682,6 +693,9 @@ def test_suggestions_are_kept_where_there_is_a_file(tmp_path: Any) -> None:
     fields = PT_EN | {"s": "hello\nworld"}
     assert body(ask(app, "POST", "/suggest", json=fields)) == {"success": True}
     assert body(ask(app, "POST", "/suggest", json=PT_EN)) == {"error": "Invalid request: missing s parameter"}
+    assert body(ask(app, "POST", "/suggest", json=fields | {"target": "zz"})) == {"error": "zz is not supported"}
+    too_long = body(ask(app, "POST", "/suggest", json=fields | {"s": "a" * 5_001}))
+    assert too_long == {"error": "Invalid request: request (5001) exceeds text limit (5000)"}
     assert [json.loads(line) for line in (tmp_path / "said.jsonl").read_text("utf-8").splitlines()] == [fields]
 
 
@@ -988,7 +1002,8 @@ def test_strangers_are_limited_by_default(host: str, limit: int) -> None:
 
 def test_metrics_are_prometheus_and_name_no_one() -> None:
     app = make_app(service(metrics=True, metrics_token="secret"))
-    assert ask(app, "GET", "/metrics").status_code == 401
+    for wrong in ({}, {"Authorization": "Bearer other"}, {"Authorization": "secret"}):
+        assert ask(app, "GET", "/metrics", headers=wrong).status_code == 401
     ask(app, "POST", "/translate", json=PT_EN)
     ask(app, "GET", "/unknown/path")
     response = ask(app, "GET", "/metrics", headers={"Authorization": "Bearer secret"})
@@ -996,7 +1011,8 @@ def test_metrics_are_prometheus_and_name_no_one() -> None:
     families = {family.name: family for family in text_string_to_metric_families(response.text)}
     counted = {(s.labels["endpoint"], s.labels["code"]): s.value
                for s in families["repose_requests"].samples if s.name.endswith("_total")}  # fmt: skip
-    assert counted == {("/metrics", "401"): 1, ("/translate", "200"): 1, ("other", "404"): 1}
+    assert counted == {("/metrics", "401"): 3, ("/translate", "200"): 1, ("other", "404"): 1}
+    assert [sample.value for sample in families["repose_requests_in_flight"].samples] == [1], "this one"
     assert {"repose_request_seconds", "repose_queue_tokens", "repose_batch_rows", "repose_model_info"} <= set(families)
     assert "olá" not in response.text
 
@@ -1039,6 +1055,20 @@ def test_a_request_that_takes_too_long_is_given_up() -> None:
     assert (response.status_code, body(response)) == (504, {"error": "Request was not answered within 0.05 seconds"})
     line = json.loads(stream.getvalue())
     assert (line["status"], line["texts"], line["characters"]) == (504, 1, len(PT_EN["q"]))
+    app = make_app(service(dispatcher=Slow(), limits={"timeout": 0.05}))
+    response = ask(app, "POST", "/translate", json=PT_EN, headers={"X-Request-Timeout": "1"})
+    assert body(response) == {"error": "Request was not answered within 0.05 seconds"}, "no client can raise it"
+
+
+def test_a_file_may_take_longer_than_a_text() -> None:
+    class Slow(Shouting):
+        async def translate(self, *given: Any, **how: Any) -> list[Translation]:
+            await asyncio.sleep(0.1)
+            return await super().translate(*given, **how)
+
+    app = make_app(service(dispatcher=Slow(), limits={"timeout": 0.05, "file_timeout": 60.0}))
+    assert ask(app, "POST", "/translate", json=PT_EN).status_code == 504
+    assert ask(app, "POST", "/translate_file", data=PT_EN, files={"file": ("a.txt", b"um")}).status_code == 200
 
 
 def test_a_request_that_waits_too_long_for_the_models_is_told_to_come_back() -> None:

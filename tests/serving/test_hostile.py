@@ -123,6 +123,28 @@ def test_an_archive_that_unpacks_to_much_is_refused() -> None:
         assert body(response)["error"].startswith("Invalid request: ")
 
 
+def test_few_archives_are_in_memory_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, most = 0, 0
+
+    async def read(_: bytes, __: str) -> None:
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await turns()
+        reading -= 1
+        raise RequestError(400, "")
+
+    async def statuses() -> list[int]:
+        transport = httpx.ASGITransport(app=make_app(service()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            asked = {"data": {"source": "pt", "target": "en"}, "files": {"file": ("a.docx", b"PK")}}
+            answers = await asyncio.gather(*(client.post("/translate_file", **asked) for _ in range(9)))
+        return [answer.status_code for answer in answers]
+
+    monkeypatch.setattr(documents, "read", read)
+    assert (asyncio.run(statuses()), most) == ([400] * 9, 4)
+
+
 def test_a_translated_file_that_no_disk_holds_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     def full() -> Any:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -255,6 +277,8 @@ def test_json_is_no_larger_than_its_texts_may_be() -> None:
     content = b"[" + b"{}," * 30_000 + b"{}]"
     response = ask(app, "POST", "/translate", content=content, headers={"content-type": "application/json"})
     assert response.status_code == 413
+    assert len(json.dumps(["é" * 5_000] * 128)) < Limits().max_json, "of the default limits"
+    assert Limits(char_limit=-1).max_head > Limits().max_body
 
 
 def test_a_form_is_no_larger_than_its_texts_may_be() -> None:

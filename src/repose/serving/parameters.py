@@ -67,7 +67,7 @@ class Parameters:
         if value is None or value == "":
             return 0
         try:
-            if isinstance(value, bool) or not isinstance(value, str | int | float) or len(str(value)) > 20:
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
                 raise ValueError
             number = max(0, int(value))
         except (ValueError, OverflowError) as error:
