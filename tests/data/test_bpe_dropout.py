@@ -82,6 +82,7 @@ def test_an_epoch_says_the_same_in_other_pieces(tokenizer: Tokenizer, pairs: Pai
     everything = np.arange(len(pairs))
     assert np.array_equal(first.batch(everything).src, again.batch(everything).src)
     assert not np.array_equal(first.src_lengths, second.src_lengths)
+    assert not np.array_equal(first.src_lengths, drawn.epoch(1, 0).src_lengths)
     assert first.tgt_lengths.sum() > pairs.tgt_lengths.sum()
     for index, line in enumerate(LINES):
         src, tgt, labels = (row[0] for row in first.batch(np.array([index])))
@@ -89,6 +90,19 @@ def test_an_epoch_says_the_same_in_other_pieces(tokenizer: Tokenizer, pairs: Pai
         assert (src[0], src[-1], tgt[0], labels[-1]) == (2, 3, 2, 3)
         assert tokenizer.decode(labels.tolist()) == line.upper()
     assert np.array_equal(first.tgt_lengths, (first.batch(everything).labels > 0).sum(1))
+
+
+def test_a_frequent_word_has_several_segmentations_in_an_epoch(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    pairs = [("hedgehog", "hedgehog")] * 40
+    prepare(pairs, (tokenizer, tokenizer), tmp_path / "train", LengthLimits(60, 60, "drop"), workers=1)
+    stored = PairDataset.open(tmp_path / "train")
+    drawn = BpeDropout(stored, (tokenizer, tokenizer), dropout=0.3, limits=(60, 60)).epoch(0, 0)
+    assert len({*drawn.src_lengths.tolist()}) > 1
+
+
+def test_numbers_are_drawn_once() -> None:
+    draws = Draws("")
+    assert not np.isin(draws(3, 2), draws(6)).any()
 
 
 def test_sentences_that_grow_too_long_are_read_as_stored(tokenizer: Tokenizer, pairs: PairDataset) -> None:

@@ -257,9 +257,11 @@ def test_a_damaged_folder_is_refused_and_made_anew(build, tmp_path, name, damage
     assert contents(tmp_path / "d") == before
 
 
-def test_offsets_of_another_dataset_are_refused(build, tmp_path):
+@pytest.mark.parametrize("offsets", [(0, 3, 9), (1, 3, 8)])
+def test_offsets_of_another_dataset_are_refused(build, tmp_path, offsets):
     build([("ab", "c"), ("d", "efg")])
-    (tmp_path / "d" / "tgt.offsets").write_bytes(np.array([0, 3, 9], dtype="<i8").tobytes())
+    assert len(PairDataset.open(tmp_path / "d").columns.values["tgt"]) == 8
+    (tmp_path / "d" / "tgt.offsets").write_bytes(np.array(offsets, dtype="<i8").tobytes())
     with pytest.raises(DataError, match=r"/d is damaged \(tgt\.offsets does not fit tgt\.ids\): delete that folder"):
         PairDataset.open(tmp_path / "d")
 
@@ -268,6 +270,7 @@ def test_offsets_of_another_dataset_are_refused(build, tmp_path):
     ("change", "sentence"),
     [
         ({"format_version": 99}, "has format 99"),
+        ({"format_version": 1}, "has format 1"),
         ({"info": {}}, "cannot be understood"),
         ({"info": {"settings": None}}, "cannot be understood"),
         ({"columns": {"src": "U9"}}, "cannot be understood"),

@@ -57,7 +57,9 @@ def test_alternatives_have_the_scores_of_all_sentences() -> None:
 def test_a_sentence_with_fewer_translations_counts_with_its_best() -> None:
     class Uneven(Scoring):
         def answer(self, _: How, sentence: str) -> Translation:
-            return translation(*"ABC", scores=(-1, -2, -3)) if sentence == "Um." else translation(*"AB", scores=(-4, -5))
+            return (
+                translation(*"ABC", scores=(-1, -2, -3)) if sentence == "Um." else translation(*"AB", scores=(-4, -5))
+            )
 
     asked = {**PT_EN, "q": "Um. Dois.", "alternatives": 2}
     found = body(ask(make_app(service(dispatcher=Uneven())), "POST", "/explain", json=asked))
