@@ -140,6 +140,7 @@ case("explanations", changed(FEW, str, lambda s: s + " (informal)."), Kind.EXPLA
 case("in square brackets", changed(FEW, lambda s: s + " [coll.]"), Kind.EXPLAINED, 3, 7, "src", "[coll.]")
 case("in wide brackets", changed(FEW, lambda s: s + "（口语）。"), Kind.EXPLAINED, 3, 7, "src", "（口语）")
 case("too long", changed([5, 6], lambda s: "so " * 101 + s, lambda s: "e " * 150 + s), Kind.LONG, 2, 5)
+case("too long without spaces", changed([5], str, lambda s: s + "é" * 600), Kind.LONG, 1, 5)
 case("no words", changed(FEW, lambda _: "...", lambda _: "!!!"), Kind.WORDLESS, 3, 7)
 case("empty", changed(FEW, lambda _: " "), Kind.UNUSABLE, 3, 7, detail="source empty")
 case("another script", changed(FEW, str, lambda _: "Кот видит дом"), Kind.SCRIPT, 3, 7, "tgt", "Cyrillic")
@@ -197,6 +198,28 @@ def test_brackets_on_both_sides_or_around_or_within_a_sentence_explain_nothing(
     src: str, tgt: str, tmp_path: Path
 ) -> None:
     assert not of_kind(checked(changed(FEW, src.format, tgt.format), tmp_path), Kind.EXPLAINED)
+
+
+def test_a_name_in_a_short_sentence_is_not_copied(tmp_path: Path) -> None:
+    assert not of_kind(checked(changed(MANY, lambda _: "I saw Olga", lambda _: "eu vi Olga"), tmp_path), Kind.COPIED)
+
+
+def test_repetitions_are_no_other_translations(tmp_path: Path) -> None:
+    assert not of_kind(checked(sentences(200) + sentences(100), tmp_path), Kind.RETRANSLATED)
+
+
+def test_rows_that_are_no_pairs_are_not_in_two_sets(tmp_path: Path) -> None:
+    sets = {}
+    for name, pairs in (("train", sentences(900)[:800]), ("test", sentences(900)[800:])):
+        write_pairs(tmp_path, name, [*pairs, *[(" ", "nada")] * 30])
+        sets[name] = PairReader([tmp_path / f"{name}.{side}" for side in ("src", "tgt")])
+    assert {one.kind for one in check_corpus(sets).findings} == {Kind.UNUSABLE}
+
+
+def test_the_order_of_numbers_does_not_matter() -> None:
+    seen = corpus_statistics.CorpusStatistics()
+    seen.add(("on 3 May 1990", "em 1990, 3 de maio"))
+    assert seen.sides["src"].numbers.tolist() == seen.sides["tgt"].numbers.tolist()
 
 
 def test_a_clean_corpus_has_no_finding(tmp_path: Path) -> None:
@@ -369,6 +392,8 @@ def test_a_side_without_a_name_is_in_the_language_of_its_few_long_lines(long: in
 
     check = checked(pairs, tmp_path, identify)
     assert check.detected == (("en", "pt") if long == 3 else ("und", "und"))
+    languages = iter(["en", "en", "en", "de", "de", "fr", "fr", "pt"] * 9)
+    assert checked([pairs[0]] * 8, tmp_path, lambda _: (next(languages), 1.0)).detected == ("und", "und"), "no most"
     assert CorpusCheck.from_json(check.to_json()) == check
 
 

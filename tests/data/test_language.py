@@ -4,18 +4,39 @@ from pathlib import PurePath
 
 import pytest
 
-from repose.data.language import identify, is_language, language_name, languages_in_names
+from repose.data.language import (
+    identify,
+    is_language,
+    language_name,
+    languages_in_names,
+    names_of_pair,
+    other_language,
+    rank,
+)
+
+GERMAN = "Auf der Straße war niemand, der uns den Weg zum Bahnhof hätte zeigen können."
 
 
 def test_long_sentences_are_told_with_certainty() -> None:
     for language, text in {
         "en": "There was nobody in the street who could have told us the way to the station.",
-        "de": "Auf der Straße war niemand, der uns den Weg zum Bahnhof hätte zeigen können.",
+        "de": GERMAN,
         "pt": "Não havia ninguém na rua que nos pudesse ter mostrado o caminho para a estação.",
     }.items():
         found, certainty = identify(text)
         assert found == language
         assert 0.9 <= certainty <= 1.0
+
+
+def test_another_language_is_only_told_with_certainty() -> None:
+    assert other_language(GERMAN, "pt", 0.9) == "de"
+    assert other_language(GERMAN, "pt", 1.1) is None
+    assert other_language(GERMAN, "de-AT", 0.9) is None
+    assert other_language(GERMAN, "gsw", 0.9) is None, "which cannot be identified"
+
+
+def test_a_rank_is_among_the_languages_given() -> None:
+    assert sum(probability for _, probability in rank(GERMAN, ["pt", "en"])) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +77,6 @@ def test_codes_have_names() -> None:
         ["Portuguese"] * 4 + ["xx", "und"]
     )
     assert not is_language("und")
+    assert names_of_pair(("pt", "und")) == ("Portuguese", None)
+    assert names_of_pair(("pt", "pt")) == ("Portuguese", "Portuguese")
+    assert names_of_pair(("pt-PT", "pt-BR")) == ("Portuguese (pt-PT)", "Portuguese (pt-BR)")

@@ -157,6 +157,18 @@ def test_too_few_pairs(pairs, num_valid, num_test, sentence):
         hold_out(pairs, num_valid=num_valid, num_test=num_test, seed=0)
 
 
+def test_a_corpus_that_changes_meanwhile_is_told():
+    class Shrinking:
+        left = 20
+
+        def __iter__(self):
+            self.left -= 10
+            return iter([(f"src {n}", f"tgt {n}") for n in range(self.left)])
+
+    with pytest.raises(DataError, match="the corpus changed while it was split"):
+        hold_out(Shrinking(), num_valid=3, num_test=2, seed=0)
+
+
 def test_accents_that_are_characters_of_their_own_are_the_same():
     pairs = [(f"è {n}", f"tgt {n}") for n in range(40)] + [(f"e\u0300 {n}", f"TGT {n}") for n in range(40)]
     splits = hold_out(pairs, num_valid=5, num_test=5, seed=0)

@@ -222,7 +222,7 @@ def _of_pairs(seen: CorpusStatistics) -> Iterator[Finding]:
     ratios = np.log((tgt + 5.0) / (src + 5.0))
     usual = np.median(ratios[is_pair]) if seen.pairs else 0.0
     unequal = (np.abs(ratios - usual) > np.log(UNEQUAL)) & (np.maximum(src, tgt) >= UNEQUAL_CHARACTERS)
-    yield from _where(Kind.UNEQUAL, "", unequal & is_pair, seen.pairs)
+    yield from _where(Kind.UNEQUAL, "", unequal, seen.pairs)
     if slip := _slip(seen):
         rows = slip.start + np.flatnonzero(is_pair[slip.start : slip.end])
         yield from _finding(Kind.SLIPPED, "", rows, seen.pairs, amount=slip.lines, first=slip.start)
@@ -283,7 +283,7 @@ def _in_two_sets(kind: Kind, mask: NDArray[np.bool_], seen: CorpusStatistics) ->
 def _long_enough(seen: CorpusStatistics) -> NDArray[np.bool_]:
     """Mark the pairs that are long enough that they should be in one set only."""
     lengths = [seen.sides[side].lengths for side in SIDES]
-    return (lengths[0] > 0) & (lengths[0] + lengths[1] >= SHORT_PAIR)
+    return lengths[0] + lengths[1] >= SHORT_PAIR  # rows that are not pairs have none
 
 
 ByLanguage = Mapping[str, list[int]]
