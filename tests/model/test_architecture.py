@@ -202,3 +202,19 @@ def test_a_model_larger_than_the_machine_is_refused(monkeypatch: pytest.MonkeyPa
         build(preset("reinforced"), src_vocab_size=10, tgt_vocab_size=10)
     monkeypatch.setattr(architecture_module, "memory_bytes", lambda: None)
     assert build(preset("reinforced"), src_vocab_size=10, tgt_vocab_size=10)
+
+
+@pytest.mark.parametrize(
+    ("changes", "acts"),
+    [
+        ({}, False),
+        ({"dropout": 0.1}, True),
+        ({"attention_dropout": 0.1}, True),
+        ({"attention_output_dropout": 0.1}, True),
+        ({"value_dropout": 0.1}, False),
+        ({"value_dropout": 0.1, "values": "tokens"}, True),
+    ],
+)
+def test_whether_any_dropout_acts(changes: dict[str, Any], acts: bool) -> None:
+    none = {"dropout": 0.0, "attention_dropout": 0.0, "attention_output_dropout": 0.0}
+    assert Architecture(**{**none, **changes}).has_dropout == acts

@@ -116,6 +116,8 @@ def test_a_short_model_passes(max_length: int) -> None:
 def test_a_model_that_is_too_short_is_told() -> None:
     with pytest.raises(ConfigError, match="too short to audit: it reads at most 2 of the 3 tokens needed"):
         audit(model(max_length=2))
+    with pytest.raises(ConfigError, match="length = 2: give a whole number of tokens, at least 3"):
+        audit(model(), length=2)
 
 
 def test_a_preset_that_looks_ahead_needs_no_advice_on_its_scores() -> None:

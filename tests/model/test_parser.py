@@ -99,6 +99,13 @@ def test_a_word_is_its_first_subword() -> None:
     assert moved[2] > 0.0
 
 
+def test_the_head_has_dropout() -> None:
+    model = make(tiny("ablation-none", dropout=0.5)).train()
+    model.encoder.eval()
+    first, again = (model.words(SRC, FIRST).label_head for _ in range(2))
+    assert not torch.equal(first, again)
+
+
 def test_the_decoders_fields_mean_nothing() -> None:
     plain = make(tiny("ablation-none"))
     other = make(dataclasses.replace(tiny("ablation-none"), num_decoder_layers=4, decoder_token_norm="sentence"))

@@ -182,6 +182,14 @@ def test_running_statistics_stay_as_they_are_without_tokens() -> None:
     assert torch.equal(norm.var, before[1])
 
 
+def test_running_statistics_do_not_cancel() -> None:
+    """Of columns far from zero, for whose sums of squares fp32 has too few digits."""
+    norm, x = TokenNorm("running", eps=EPS, width=3), torch.randn(2000, 3) + 1000
+    norm(x, Packing(torch.ones(1, 2000, dtype=torch.bool)))
+    norm.fold(lambda sums: sums)
+    torch.testing.assert_close(norm.var.double(), 0.9 + 0.1 * x.double().var(0, correction=0), rtol=1e-5, atol=0)
+
+
 def test_a_gpu_is_not_waited_for_to_take_statistics_on() -> None:
     """On a device that computes nothing, whoever asks for a number fails."""
     norm = TokenNorm("running", eps=EPS, width=4).to("meta")

@@ -282,6 +282,8 @@ def test_scale_norm_of_zeros_is_zeros_and_has_a_gradient() -> None:
     assert x.grad is not None
     assert norm(x).abs().max() == 0
     assert x.grad.isfinite().all()
+    norm, x = ScaleNorm(4, eps=0.5), torch.tensor([[0.3, 0.0, 0.0, 0.0]])
+    torch.testing.assert_close(norm(x), 2 * x / 0.5, msg="a row shorter than eps is divided by eps")
 
 
 # --- weighted residual connection ---

@@ -86,11 +86,7 @@ class Parser(nn.Module):
         heads = pad(words.arc_head)
         scores = pad(self.arc(words.arc_dependent)) @ heads.mT + self.arc_prior(heads).mT
         own = torch.eye(scores.shape[1], dtype=torch.bool, device=scores.device)
-        # ROOT's own row is not used. It keeps ROOT as a head, because a row without any finite score would become NaN.
-        own[:1, :1] = False
-        barred = ~words.packing.mask[:, None, :] | own
-        barred = barred & words.packing.mask[:, :, None]
-        return at_least_fp32(scores).masked_fill(barred, -torch.inf)
+        return at_least_fp32(scores).masked_fill(~words.packing.mask[:, None, :] | own, -torch.inf)
 
     def labels(self, words: WordStates, heads: Int[Tensor, "B W"]) -> Float[Tensor, "R X"]:
         """Return scores [r, l] of label l for the arc to the word of packed row r from its head in `heads`, in fp32."""
