@@ -383,6 +383,15 @@ def test_two_files_of_different_lengths_are_told_where_they_part(noise: int, tmp
         check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
 
 
+def test_a_slip_that_ends_is_not_where_two_files_part(tmp_path: Path) -> None:
+    src, tgt = map(list, zip(*sentences(500), strict=True))
+    tgt[100:200] = [*tgt[101:200], tgt[100]]
+    (tmp_path / "c.src").write_text("\n".join(src[:-1]) + "\n", encoding="utf-8")
+    (tmp_path / "c.tgt").write_text("\n".join(tgt) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"line n of the other; their lengths do not show where"):
+        check_corpus({"train": PairReader([tmp_path / "c.src", tmp_path / "c.tgt"])})
+
+
 @pytest.mark.parametrize("long", [2, 3])
 def test_a_side_without_a_name_is_in_the_language_of_its_few_long_lines(long: int, tmp_path: Path) -> None:
     pairs = [("a long line. " * 9, "uma linha. " * 9)] * long + [("short", "curta")] * 9

@@ -15,9 +15,11 @@ from repose.report import figures
 from repose.report.build import audited, build
 from repose.report.collect import read_runs
 from repose.report.content import Cell, Column, Table
+from repose.report.differences import differences
 from repose.report.papers import published_tables
 from repose.report.pictures import pictures
 from repose.report.run_set import RunSet
+from repose.report.significance import significance_tables
 from repose.report.significance_of_tasks import TaskFigure
 from repose.report.tables import UNLIKE, spread
 from repose.report.tables_costs import best_and_last_table, costs_table, equal_epochs_table
@@ -160,6 +162,25 @@ def test_a_system_whose_runs_were_scored_in_unlike_ways_says_so(make_run: Any, t
     assert "40." not in " ".join(cell.text for row in table.rows for cell in row[3:])
 
 
+def test_a_system_that_looks_ahead_keeps_no_other_from_being_the_best(make_run: Any, tmp_path: Path) -> None:
+    make_run("a-s0", [2.0], bleu=20.0, settings=ONE)
+    make_run("b-s0", [3.0], bleu=30.0)
+    ahead = make_run("ahead-s0", [0.1], preset="reinforced-lookahead", bleu=60.0) / "scores.test.json"
+    ahead.write_text(ahead.read_text().replace("tok:13a", "tok:none"))
+    assert cells(scores_table(read_runs([tmp_path])), "b")["BLEU greedy"].best
+
+
+def test_the_limit_in_hours_is_a_setting_of_trainings_that_it_ended(make_run: Any, tmp_path: Path) -> None:
+    folders = [
+        make_run(f"{name}-s0", [2.0], settings=[f"training.max_hours={hours}"]) for name, hours in (("a", 1), ("b", 2))
+    ]
+    for by_clock, said in ((False, ""), (True, "max_hours 2 against 1")):
+        for path in (folder / "metrics.jsonl" for folder in folders if by_clock):
+            path.write_text(path.read_text().replace('"epochs"', '"max_hours"'))
+        one, other = read_runs([tmp_path]).runs
+        assert differences([other], [one]) == said
+
+
 def test_beams_of_other_widths_are_not_compared(make_run: Any, tmp_path: Path) -> None:
     make_run("a-s0", [2.0], bleu=20.0, settings=ONE)
     path = make_run("b-s0", [3.0], bleu=30.0) / "scores.test.json"
@@ -195,6 +216,14 @@ def test_seconds_are_the_median_epoch_of_training_alone(make_run: Any) -> None:
     assert figures.epoch_seconds(run) == pytest.approx([30.0, 100.0, 20.0])
     assert figures.seconds_per_epoch(run) == pytest.approx(30.0)
     assert figures.total_seconds(run) == pytest.approx(150.0 + 3 * 5.0)
+
+
+def test_a_validation_within_an_epoch_takes_its_time_from_nothing_before_it(make_run: Any) -> None:
+    """No record says when it began."""
+    (run,) = read_runs([make_run("a-s0", [3.0])]).runs
+    places = [("epoch", 10, 10.0), ("valid", 10, 15.0), ("valid", 15, 40.0), ("epoch", 20, 60.0), ("valid", 20, 65.0)]
+    records = tuple({"kind": kind, "update": at, "epoch": 1, "wall": {"seconds": s}} for kind, at, s in places)
+    assert figures.epoch_seconds(dataclasses.replace(run, records=Records(records))) == [10.0, 45.0]
 
 
 def test_the_shipped_seconds_are_those_of_the_readme() -> None:
@@ -419,6 +448,8 @@ def test_a_failed_audit_is_a_warning_and_never_the_best(make_run: Any, tmp_path:
     assert bad.notes[0].startswith("This model failed the audit (padding)")
     assert cells(table, "good")["valid. loss"].best
     assert build(runs).warnings[0].startswith("bad: failed the audit")
+    said = " ".join(note for one in significance_tables(runs) for note in one.keys)
+    assert "Left out of the tests: bad-s0; it failed the audit (padding)." in said
     ahead = audited(read_runs([tmp_path]), lambda _: ("causal (perturbation)",))
     assert all(run.looks_ahead for run in ahead.runs)
 

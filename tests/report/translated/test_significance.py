@@ -131,6 +131,8 @@ def test_rows_say_whether_other_seeds_agree(made: Any) -> None:
 def test_seeds_agree_where_they_differ_in_the_same_direction(p: float, value: float, wanted: str) -> None:
     found = OfSeeds(SeedInterval(1.0, 0.5, 1.5, 4.0, p), p)
     assert agree_cell(found, value).text == wanted
+    corrected = OfSeeds(SeedInterval(1.0, 0.5, 1.5, 4.0, 0.01), 0.06)
+    assert agree_cell(corrected, value).text == "no"
 
 
 def test_what_seeds_say_is_corrected_for_the_number_of_rows(made: Any) -> None:
@@ -249,6 +251,14 @@ def test_single_runs_are_also_tested_by_randomization(made: Any, monkeypatch: py
     found = tables(made, "two")
     assert "approximate-randomization" not in found
     assert names(found["significance"]) == [("one", "two")], "the baseline is what others are held against"
+
+
+def test_the_randomization_is_corrected_for_the_number_of_rows(made: Any) -> None:
+    for system, wrong in (("one", 0.3), ("two", 0.2), ("three", 0.5)):
+        made.add(system, wrong=wrong)
+    table = tables(made)["approximate-randomization"]
+    ps = column(table, "p")
+    assert column(table, "p (Holm)") == holm(ps) != ps
 
 
 def test_corpora_are_one_family_with_as_many_resamples_as_it_needs(made: Any) -> None:
@@ -536,7 +546,7 @@ def test_a_system_without_sums_is_left_out_of_the_test_over_documents(models: Pa
 
 
 def test_what_is_said_of_few_documents(models: Path) -> None:
-    for documents, tables in ((49, 2), (9, 1)):
+    for documents, tables in ((49, 2), (10, 2), (9, 1)):
         for system, seed in itertools.product(("ablation-none", "reinforced"), range(2)):
             add_statistics(models, system, seed, documents)
         found = significance_tables(read_runs([models]))
@@ -544,7 +554,7 @@ def test_what_is_said_of_few_documents(models: Path) -> None:
         if tables == 2:
             (remark,) = found[0].remarks
             assert remark.endswith(
-                "has 49 documents: with fewer than 50, the bootstrap calls too many differences significant."
+                f"has {documents} documents: with fewer than 50, the bootstrap calls too many differences significant."
             )
 
 
