@@ -249,16 +249,18 @@ def test_the_first_update_says_nothing_of_the_speed(monkeypatch: pytest.MonkeyPa
     trainer: Any = types.SimpleNamespace(clock=timed, state=state, config=config, total=100_000, _epoch=lambda: 1)
     left, seconds, totals = [], [], []
     for state.update, now.seconds in ((0, 5.0), (1, 10.0), (2, 10.25), (10, 12.25)):
-        left.append(timed.updates_left(state.update, trainer.total))
+        left.append(timed.updates_left(state.update))
         trainer.end = state.update + left[-1]
         progress = loop.Trainer._progress(trainer)
         seconds.append(progress.seconds_left)
         totals.append(progress.of_total)
-    assert left == pytest.approx([100_000, 99_999, 439, 431])  # a quarter of a second each, 120 seconds in all
+    assert left == pytest.approx([math.inf, math.inf, 439, 431])  # a quarter of a second each, 120 seconds in all
     assert seconds == pytest.approx([115, 110, 109.75, 107.75])
     assert totals == [" of 100,000"] * 2 + [" of about 441"] * 2
-    trainer.total = trainer.end = 50
+    trainer.total = 50
     assert loop.Trainer._progress(trainer).seconds_left == pytest.approx(10.0), "what people see is of the same speed"
+    assert loop.Trainer._progress(trainer).of_total == " of 50", "the clock would allow more"
+    assert clock.Clock(100.0, update=50, max_hours=200 / 3600).updates_left(50) == pytest.approx(50), "when resumed"
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
@@ -489,7 +491,7 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
         ("a linear schedule, which it shortens", False, {"epochs": 10**7, "schedule": "linear", "learning_rate": 0.01}),
         ("a short warm-up", False, {"epochs": None, "warmup_updates": 2}),
     ):
-        job = lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 10**7, **changes})
+        job = lab.job(**{"max_hours": 1 / 60, "warmup_updates": 10**7, **changes})
         lab.go(job, tmp_path / name, stop_after=4)
         log = (tmp_path / name / "train.log").read_text()
         assert (log.count("the time limit ends the training after about") == 1, sentence in log) == (told, told), name
@@ -498,11 +500,11 @@ def test_a_clock_that_ends_the_training_while_its_rate_rises_is_named(
 @pytest.mark.parametrize(
     ("told", "changes"),
     [
-        (True, {"max_hours": 1 / 3600}),
-        (True, {"max_hours": 1 / 3600, "epochs": 10**7}),
-        (False, {"max_hours": 1 / 3600, "r_drop": 0.0}),
-        (False, {"max_hours": 10.0}),
-        (False, {"epochs": 1, "max_hours": 1 / 3600 * 600}),
+        (True, {"max_hours": 1 / 60}),
+        (True, {"max_hours": 1 / 60, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 60, "r_drop": 0.0}),
+        (False, {"max_hours": 10_000.0}),
+        (False, {"epochs": 1, "max_hours": 1 / 6}),
         (False, {"epochs": 1, "max_hours": None}),
     ],
 )
@@ -510,7 +512,7 @@ def test_a_clock_that_ends_a_training_with_r_drop_early_is_named(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, changes: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
-    monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000)  # of a few updates
+    monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000_000)  # of a few updates
     lab.go(lab.job(**{"epochs": None, "r_drop": 1.0, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
     log = (tmp_path / "train.log").read_text()
     assert ("in this time without R-Drop" in log, "(try --set training.r_drop=0, or" in log) == (told, told)
@@ -519,18 +521,18 @@ def test_a_clock_that_ends_a_training_with_r_drop_early_is_named(
 @pytest.mark.parametrize(
     ("told", "changes"),
     [
-        (True, {"max_hours": 1 / 3600, "epochs": 10**7}),
-        (False, {"max_hours": 1 / 3600, "epochs": None}),  # nothing else was planned
-        (False, {"max_hours": 10.0, "epochs": 10**7}),
-        (False, {"max_hours": 1 / 3600, "epochs": 1}),
+        (True, {"max_hours": 1 / 60, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 60, "epochs": None}),  # nothing else was planned
+        (False, {"max_hours": 10_000.0, "epochs": 10**7}),
+        (False, {"max_hours": 1 / 60, "epochs": 1}),
     ],
 )
 def test_a_clock_that_leaves_few_of_the_epochs_is_named(
     lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: bool, changes: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(loop, "_CLOCK_KNOWN", 3)
-    monkeypatch.setattr(advice, "FEW_EPOCHS", 10_000)  # of a few updates
-    lab.go(lab.job(**{"max_hours": 1 / 3600, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
+    monkeypatch.setattr(advice, "FEW_EPOCHS", 1_000_000)  # of a few updates
+    lab.go(lab.job(**{"max_hours": 1 / 60, "warmup_updates": 2, **changes}), tmp_path, stop_after=4)
     log = (tmp_path / "train.log").read_text()
     assert ("of 10,000,000 epochs: give it more time" in log) == told
     assert ("the time limit ends the training after about" in log) == told
@@ -582,6 +584,14 @@ def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
     assert (outcome.status, outcome.reason, outcome.update) == ("done", "max_hours", 7)
     assert [record["update"] for record in lab.records(tmp_path, "valid")] == [5, 7]
     assert lab.go(job, tmp_path) == outcome
+
+
+def test_numbers_of_workers_count_from_the_first_update_on() -> None:
+    state = State("0123456789ab", workers=0, threads=0)
+    for update, workers, numbers in ((0, 2, (2,)), (0, 1, (1,)), (3, 1, (1,)), (3, 2, (1, 2)), (7, 2, (1, 2))):
+        state.update = update
+        state.share_out(workers, threads=1)
+        assert (state.workers, state.all_workers) == (workers, numbers)
 
 
 def test_another_number_of_workers_is_said(lab: Any, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Clock:
             return None  # a coarse clock may show the same time after an update
         return (update - self._first[0]) / (seconds - self._first[1])
 
-    def updates_left(self, update: int, total: int | None) -> float:
-        """Estimate the updates until a limit ends the training; infinite if unknown. `total`: updates in all."""
-        left, pace = math.inf if total is None else total - update, self.pace(update)
-        return left if pace is None else min(left, self.seconds_left * pace)
+    def updates_left(self, update: int) -> float:
+        """Estimate the updates until the time limit ends the training; infinite without one, or if unknown."""
+        pace = self.pace(update)
+        return math.inf if pace is None else self.seconds_left * pace

@@ -79,7 +79,7 @@ class Trainer:
         # Reading a figure makes the CPU wait for the GPU, so on a GPU this is done only once for several updates.
         self.synchronise_every = 1 if self.world.device.type == "cpu" else 10
         self.end = math.inf
-        """The update at which the training is expected to end."""
+        """The update at which the time limit is expected to end the training."""
         self.pending = Sums()
         self.stop_requested: EndReason | None = None
         self.out_of_time = False
@@ -176,7 +176,7 @@ class Trainer:
         state, learner, clock = self.state, self.learner, self.clock
         is_late, left = False, 0.0
         if self.world.rank == 0:  # whose clock counts for all
-            is_late, left = clock.seconds_left == 0, clock.updates_left(state.update, self.total)
+            is_late, left = clock.seconds_left == 0, clock.updates_left(state.update)
         more = [self.signals.received is not None, is_late, left]
         told = torch.tensor(more, dtype=learner.sums.dtype, device=self.world.device)
         *figures, stops, late, updates_left = self.world.add(torch.cat([learner.sums, told])).tolist()
