@@ -30,6 +30,7 @@ def test_it_says_the_same_again_and_again(text: str) -> None:
         "no",
         "no no, said he",
         "very very good",
+        "so so, very very good",
         "of the of the house",
         "all in all and step by step",
         "1, 2, 3, 1, 2",

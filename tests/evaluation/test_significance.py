@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, estimate_ci
 
-from repose.evaluation import significance
+from repose.evaluation import ratio, significance
 from repose.evaluation.metrics import bleu
 from repose.evaluation.ratio import RatioStatistics, read_ratio, write_ratio
 from repose.evaluation.sentence_statistics import Metric, References, SentenceStatistics
@@ -187,11 +187,20 @@ def test_a_ratio_is_resampled_as_its_sums_are(tmp_path: Path) -> None:
             read_ratio(tmp_path / name)
 
 
-def test_a_ratio_to_nothing_is_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sizes", [np.zeros(3), np.ones(2)])
+def test_a_ratio_to_nothing_or_to_other_units_is_damage(tmp_path: Path, sizes: NDArray[np.float64]) -> None:
     path = tmp_path / "statistics.npz"
-    write_ratio(path, RatioStatistics("las", "sentences", np.ones(3), np.zeros(3), 100.0))
+    write_ratio(path, RatioStatistics("las", "sentences", np.ones(3), sizes, 100.0))
     with pytest.raises(DataError, match="is damaged"):
         read_ratio(path)
+
+
+def test_a_ratio_of_a_later_version_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ratio, "FORMAT", 2)
+        write_ratio(tmp_path / "statistics.npz", RatioStatistics("las", "sentences", np.ones(3), np.ones(3)))
+    with pytest.raises(DataError, match="has format 2, this version reads 1"):
+        read_ratio(tmp_path / "statistics.npz")
 
 
 def test_what_cannot_be_resampled_or_compared() -> None:
@@ -204,7 +213,7 @@ def test_what_cannot_be_resampled_or_compared() -> None:
         resample([found, shorter])
     with pytest.raises(DataError, match="no sentences"):
         resample([])
-    for unlike in (resample([shorter]), resample([found], num_resamples=500)):
+    for unlike in (resample([shorter]), resample([found], num_resamples=100)):
         with pytest.raises(DataError, match="compare the same resamples"):
             compare(resample([found]), unlike)
 
