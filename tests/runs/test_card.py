@@ -137,6 +137,15 @@ def test_what_inflates_scores_stands_below_them(run: RunFolder) -> None:
     assert "> **Warning.** 12 of the 12 references look tokenised" in written(run)
 
 
+def test_translations_that_loop_stand_below_the_scores(run: RunFolder) -> None:
+    change_scores(run, lambda scores: scores["decoded"]["beam4"].update(looping=2))
+    notes = [line for line in written(run).splitlines() if line.endswith(" looping")]
+    assert notes == [
+        "- greedy: 4 translations did not end, 0 looping",
+        "- beam 4: 0 translations did not end, 2 looping",
+    ]
+
+
 def test_scores_on_what_it_was_trained_on_are_told(run: RunFolder) -> None:
     change_scores(run, lambda scores: scores.update(trained_on=7))
     assert "> **Warning.** The model was trained on 7 of these sources, so its scores may be too high" in written(run)
@@ -191,3 +200,5 @@ def test_it_says_how_it_was_trained_and_what_is_wrong_with_it(run: RunFolder, mo
         assert ", r_drop 1.0" in text
         assert "- 71 updates of 4,200, when its time was up, 1 epoch, 4 min." in text
         assert ("> **Warning.** The model hardly reads its source" in text) == is_told
+    monkeypatch.setattr(RunFolder, "records", lambda _: Records((), end=replace(end, reason=EndReason.PATIENCE)))
+    assert "- 71 updates, 1 epoch, 4 min." in card(config, run)

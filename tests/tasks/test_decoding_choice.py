@@ -12,7 +12,7 @@ REFERENCE = "The old cat sleeps on the warm stone by the river."
 
 
 def test_a_beam_is_taken_where_it_is_better_than_greedy_search() -> None:
-    beams = [DecodingTrial(4, 0.6, 19.0), DecodingTrial(4, 1.0, 21.0), DecodingTrial(4, 1.5, 21.0)]
+    beams = [DecodingTrial(4, penalty, 21.0) for penalty in (0.6, 1.0, 1.5)]
     choice = DecodingChoice((GREEDY, *beams))
     assert choice.settings == {"beam_size": 4, "length_penalty": 1.0, "no_repeat_ngram_size": 0}
 
@@ -43,7 +43,7 @@ def test_on_few_sentences_a_lead_says_little() -> None:
             return [SimpleNamespace(text=REFERENCE[:end]) for end in ends]
 
     asked = DecodingConfig(no_repeat_ngram_size=3)
-    for times, penalty in ((1, 1.0), (100, 0.2)):
+    for times, penalty in ((1, 1.0), (200, 0.2)):  # of which the first 500
         sources, references = [""] * 4 * times, [REFERENCE] * 4 * times
         shares = list[float]()
         choice = choose_decoding(Cutting(), sources, references, asked, shares.append)  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ def test_linear_falls_to_zero() -> None:
 def test_linear_bends_where_the_clock_ends_the_training_early() -> None:
     config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_share=0.1, epochs=None, updates=1000)
     rate = make_schedule(config, d_token=64, total_updates=1000)
-    assert [rate(s, end=500.0) for s in (25, 50, 275, 500)] == pytest.approx([5e-4, 1e-3, 5e-4, 0.0])
+    assert [rate(s, end=500.0) for s in (25, 50, 275, 500, 510)] == pytest.approx([5e-4, 1e-3, 5e-4, 0.0, 0.0])
     assert rate(550, end=2000.0) == rate(550)
 
 
@@ -61,6 +61,7 @@ def test_linear_by_the_clock_alone() -> None:
     config = TrainingConfig(schedule="linear", learning_rate=1e-3, warmup_updates=100, epochs=None, max_hours=1.0)
     rate = make_schedule(config, d_token=64, total_updates=None)
     assert [rate(50), rate(550, end=1000.0)] == pytest.approx([5e-4, 5e-4])
+    assert [rate(50, end=end) for end in (80.0, 100.0)] == pytest.approx([5e-4, 5e-4]), "it ends in its warm-up"
 
 
 @pytest.mark.parametrize("kind", ["noam", "inverse_sqrt", "linear", "constant", "plateau"])
