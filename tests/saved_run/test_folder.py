@@ -58,7 +58,7 @@ def run(tmp_path: Path) -> RunFolder:
     )
     lines = (DATA.to_json(), EPOCH, END.to_json())
     found.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    found.write_scores("test", SCORES, {"greedy": ["first", "two\nlines"]})
+    found.write_scores("test", SCORES, {"greedy": ["first\r", "two\nlines"]})
     return found
 
 
@@ -78,7 +78,7 @@ def test_what_is_written_is_read(run: RunFolder) -> None:
     assert records.status is RunStatus.STOPPED
     split, scores = run.main_scores() or ("", {})
     assert (split, {name: scores[name] for name in SCORES}) == ("test", SCORES)
-    assert run.hypotheses("test", "greedy") == ["first", "two lines"]
+    assert run.hypotheses("test", "greedy") == ["first\r", "two lines"]
     assert {path.name for path in run.path.iterdir()} == {
         "config.json",
         "metrics.jsonl",
@@ -280,6 +280,15 @@ def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> 
 
     with_state(run, done=None, workers=3)
     assert run.workers == 3
+    content = run.checkpoint.read_bytes()
+    run.checkpoint.write_bytes(content.replace(b'workers\\": 3', b'workers\\": 4'))
+    assert run.checkpoint.read_bytes() != content
+    assert run.workers is None, "a changed state is none"
+    run.checkpoint.write_bytes(content)
+    (tmp_path / "best").symlink_to(run.model)
+    assert unfinished(tmp_path / "best"), "by a link to it"
+    shutil.copytree(run.model, run.path / "model of yesterday")
+    assert unfinished(run.path / "model of yesterday") is None
     elsewhere = tmp_path / "large disk" / "model 17"
     elsewhere.parent.mkdir()
     run.model.rename(elsewhere)
@@ -291,6 +300,16 @@ def test_what_is_known_of_a_model_by_its_run(run: RunFolder, tmp_path: Path) -> 
     assert unfinished(handed_on) is None
     run.checkpoint.unlink()
     assert run.workers is None
+
+
+@pytest.mark.parametrize(("penalty", "has_to_choose"), [(None, True), (0.6, False)])
+def test_a_model_whose_search_is_not_chosen_may_still_change(
+    run: RunFolder, penalty: float | None, has_to_choose: bool
+) -> None:
+    with_state(run, done="epochs")
+    write_json(run.model / "config.json", {"format_version": 1, "decoding": {"length_penalty": penalty}})
+    assert about_model(run.model)["finished"] is not has_to_choose
+    assert ("is not chosen yet" in str(unfinished(run.model))) == has_to_choose
 
 
 def test_no_gain_from_the_source_is_no_negative_zero() -> None:

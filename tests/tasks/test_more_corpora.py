@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, TrainingConfig
 from repose.data.advice import sizes, where
@@ -122,16 +123,21 @@ def test_epochs_read_the_corpora_in_the_shares_that_are_asked_for(experiment: Ex
     pairs, tokenizer = opened(prepare_corpus(experiment))
     assert mixture(pairs, tokenizer, experiment.training, "BT") is None
 
-    def counts(**training: Any) -> list[int]:
+    def drawn_with(**training: Any) -> NDArray[np.int64]:
         config = changed(experiment, "training", **training).training
         found = mixture(pairs, tokenizer, config, "BT")
         assert found is not None
-        drawn = found(3)
+        return found(3)
+
+    def counts(**training: Any) -> list[int]:
+        drawn = drawn_with(**training)
         return [int(((drawn >= a) & (drawn < b)).sum()) for a, b in ((0, 40), (40, 160), (160, 180))]
 
     assert counts(upsample=3) == [120, 360, 20]
     assert counts(corpus_temperature=2.0) == [59, 101, 20]  # 1 : sqrt(3)
     assert counts(corpus_temperature=2.0, upsample=2) == [118, 202, 20]
+    one, again, other = (drawn_with(corpus_temperature=2.0, seed=seed).tolist() for seed in (1, 1, 2))
+    assert one == again != other
 
 
 def test_synthetic_pairs_are_no_further_corpus_with_their_tag(experiment: Experiment) -> None:

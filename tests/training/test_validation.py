@@ -1,3 +1,4 @@
+import types
 from typing import Any
 
 import numpy as np
@@ -97,11 +98,14 @@ def test_workers_share_the_set(lab: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (first[0] > 0).sum() == pytest.approx(len(data) / 2, abs=5)
 
 
-def test_no_batch_is_larger_than_the_budget(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reverse", [False, True])
+def test_no_batch_is_larger_than_the_budget(lab: Any, monkeypatch: pytest.MonkeyPatch, reverse: bool) -> None:
     monkeypatch.setattr(validation, "TOKENS_AT_A_TIME", 30)
-    data = PairDataset.open(lab.valid)
+    data: Any = PairDataset.open(lab.valid)
+    if reverse:
+        data = types.SimpleNamespace(src_lengths=data.tgt_lengths, tgt_lengths=data.src_lengths)
     batches = list(validation._by_length(data))
-    assert sorted(np.concatenate(batches)) == list(range(len(data)))
+    assert sorted(np.concatenate(batches)) == list(range(len(data.src_lengths)))
     for indices in batches:
         longest = max(data.src_lengths[indices].max(), data.tgt_lengths[indices].max())
         assert longest * len(indices) <= 30

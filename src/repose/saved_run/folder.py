@@ -332,10 +332,10 @@ class RunFolder:
         """True if a trained model's decoding settings, which are chosen on the validation set at the end, are still
         missing."""
         try:
-            asked, own = self.config().experiment.decoding, model_dir.read_config(self.model).get("decoding")
+            own = model_dir.read_config(self.model).get("decoding", {})
         except CheckpointError:
             return False
-        return asked.length_penalty is None and isinstance(own, dict) and own.get("length_penalty") is None
+        return "length_penalty" in own and own["length_penalty"] is None
 
     @property
     def workers(self) -> int | None:
