@@ -30,7 +30,7 @@ from repose.tasks import corpus as corpus_module
 from repose.tasks import corpus_files
 from repose.tasks.corpus import prepare_corpus, published_text
 from repose.tasks.corpus_files import direction_of, files_of, reader_of, with_languages
-from repose.tasks.corpus_of_run import text_of_run
+from repose.tasks.corpus_of_run import TrainedOn, text_of_run
 from repose.tasks.prepared import CorpusData
 from repose.tasks.registry import get_task
 
@@ -415,9 +415,24 @@ def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) 
     assert text_of_run(run, "test") == held_out
     path.write_text(path.read_text(encoding="utf-8").replace("mer", "mer ."), encoding="utf-8")
     assert text_of_run(run, "test") == held_out, "from the cache"
+    other = RunFolder(tmp_path / "other")
+    other.write_new_config(dataclasses.replace(run.config(), digests={**data.digests, "valid": "as another version held it out"}))
+    with pytest.raises(DataError, match="not the one that this run was trained on"):
+        text_of_run(other, "test")
     shutil.rmtree(data.folder)
     with pytest.raises(DataError, match="its files have changed: name files to measure it on"):
         text_of_run(run, "test")
+
+
+def test_what_the_model_that_a_run_began_with_had_learnt_is_not_known_without_a_record(
+    files: dict[str, Any], tmp_path: Path
+) -> None:
+    experiment = Experiment(corpus=CorpusConfig(**files), tokenizer=TokenizerConfig(kind="wordlevel"))
+    data = prepare_corpus(experiment)
+    further = dataclasses.replace(experiment, training=TrainingConfig(init_from="elsewhere"))
+    for one, is_all in ((experiment, True), (further, False)):
+        known = TrainedOn.of(run_of(one, data, tmp_path / str(is_all)).path)
+        assert (known.is_all, known.counts(data.text("train")[0])) == (is_all, [SIZES["train"]])
 
 
 @pytest.mark.parametrize("is_kept", [True, False])

@@ -41,7 +41,7 @@ def experiment(tmp_path: Path) -> Experiment:
     """Galician (40 pairs) beside Portuguese (120) and synthetic ones (20)."""
     leaks = ("VALID  number 3\tsomething else\n", "something\ttest nummer 1\n")
     corpus: dict[str, Any] = {
-        "train": (pairs_file(tmp_path / "gl.tsv", "gl", 40),),
+        "train": (pairs_file(tmp_path / "gl.tsv", "gl", 39, "outro number 39\tgl nummer 39\n"),),
         "valid": (pairs_file(tmp_path / "valid.tsv", "valid", 7),),
         "test": (pairs_file(tmp_path / "test.tsv", "test", 3),),
         "also": [{"train": [pairs_file(tmp_path / "pt.tsv", "pt", 120, *leaks)], "tag": "pt"}],
@@ -92,7 +92,7 @@ def test_what_is_measured_is_in_no_other_corpus(experiment: Experiment) -> None:
     (sentence,) = [sentence for sentence in data.report if sentence.startswith("also0")]
     assert "also0 (tag pt): 122 of 122 pairs read" in sentence
     assert "2 left out that are in the validation or test set" in sentence
-    assert firsts(data, "train") == ["gl"] * 40 + ["[pt]"] * 120 + ["[BT]"] * 20
+    assert firsts(data, "train") == ["gl"] * 39 + ["outro"] + ["[pt]"] * 120 + ["[BT]"] * 20
     assert firsts(data, "valid") == ["[UNK]"] * 7  # "valid" is no word of the training text
     assert data.text("valid")[0][0] == "valid number 0"
     assert Tokenizer.load(data.tokenizer_path("tgt")).tags == {}

@@ -36,7 +36,7 @@ from repose.system.errors import (
 )
 from repose.tasks.translation import TASK
 from repose.training import advice, checkpoint, clock, distributed, loop
-from repose.training.checkpoint import read_state, save
+from repose.training.checkpoint import CheckpointWriter, read_state, save
 from repose.training.display import Display
 from repose.training.distributed import World
 from repose.training.run import train
@@ -97,7 +97,18 @@ def test_windows_of_figures_do_not_depend_on_how_often_workers_meet(
         begin(self, *given, **named)
         self.synchronise_every = 3
 
+    def killed(self: loop.Learner, batch: Any, update: int) -> None:
+        if update == 8:
+            raise KeyboardInterrupt
+        backward(self, batch, update)
+
+    backward = loop.Learner.backward
     monkeypatch.setattr(loop.Trainer, "__init__", rarely)
+    monkeypatch.setattr(CheckpointWriter, "is_due", True)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Learner, "backward", killed)
+        with pytest.raises(KeyboardInterrupt):
+            lab.go(lab.job(), tmp_path)
     lab.go(lab.job(), tmp_path)
     for ours, theirs in zip(lab.records(tmp_path, "train"), lab.records(whole, "train"), strict=True):
         assert ours.pop("kind") == theirs.pop("kind")
@@ -344,6 +355,20 @@ def test_translations_come_after_so_many_epochs_whenever_validations_are(
     assert translated == [14, 21, 35, 40]
 
 
+def test_a_gradient_that_is_no_number_is_not_followed(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = loop.Learner.backward
+
+    def overflowing(self: Any, batch: Any, update: int) -> None:
+        backward(self, batch, update)
+        self.norm = torch.tensor(math.inf if update == 3 else 1.0)
+
+    monkeypatch.setattr(loop.Learner, "backward", overflowing)
+    with pytest.raises(loop.DivergenceError, match="the gradient is no longer a finite number after update 3: "):
+        lab.go(lab.job(), tmp_path)
+
+
 def test_diverging_stops_and_keeps_the_last_checkpoint(lab: Any, tmp_path: Path) -> None:
     job = lab.job(learning_rate=1e30, warmup_updates=10)
     lab.go(job, tmp_path, stop_after=1)  # whose learning rate is 0
@@ -536,6 +561,16 @@ def test_a_clock_that_leaves_few_of_the_epochs_is_named(
     log = (tmp_path / "train.log").read_text()
     assert ("of 10,000,000 epochs: give it more time" in log) == told
     assert ("the time limit ends the training after about" in log) == told
+
+
+def test_a_linear_schedule_ends_where_the_clock_ends_the_training(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock.Clock, "updates_left", lambda _, update: 10.0 - update)
+    limits = {"epochs": None, "updates": 1000, "max_hours": 1.0}
+    lab.go(lab.job(**limits, schedule="linear", warmup_updates=2, learning_rate=0.01), tmp_path, stop_after=8)
+    rates = [record["learning_rate"] for record in lab.records(tmp_path, "train")]
+    assert rates == pytest.approx([0.01 * (10 - update) / 8 for update in (3, 7)])
 
 
 @pytest.mark.parametrize(("by_clock", "epochs"), [(True, 10**7), (False, 1)])
@@ -840,6 +875,14 @@ def test_the_first_record_is_about_the_data_and_the_last_about_the_end(lab: Any,
         assert lines[-1]["wall"].keys() == {"seconds", "at", "crc32"}
         assert all(list(line)[:3] == ["kind", "update", "epoch"] for line in lines[1:-1])
         assert not any(line["kind"] in ("data", "end") for line in lines[1:-1])
+
+
+@pytest.mark.parametrize(("updates", "total"), [(7, 7), (100, 10)])
+def test_the_nearer_of_two_limits_is_the_total(lab: Any, tmp_path: Path, updates: int, total: int) -> None:
+    lab.go(lab.job(epochs=2, updates=updates), tmp_path, stop_after=1)
+    end = RunFolder(tmp_path).records(may_be_empty=True).end
+    assert end is not None
+    assert end.total == total
 
 
 class Board:
