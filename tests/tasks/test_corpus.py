@@ -416,7 +416,9 @@ def test_a_run_is_measured_on_what_was_held_out_in_its_training(tmp_path: Path) 
     path.write_text(path.read_text(encoding="utf-8").replace("mer", "mer ."), encoding="utf-8")
     assert text_of_run(run, "test") == held_out, "from the cache"
     other = RunFolder(tmp_path / "other")
-    other.write_new_config(dataclasses.replace(run.config(), digests={**data.digests, "valid": "as another version held it out"}))
+    other.write_new_config(
+        dataclasses.replace(run.config(), digests={**data.digests, "valid": "as another version held it out"})
+    )
     with pytest.raises(DataError, match="not the one that this run was trained on"):
         text_of_run(other, "test")
     shutil.rmtree(data.folder)
@@ -614,7 +616,8 @@ def test_a_twentieth_is_held_out_and_no_more_than_enough() -> None:
 def test_another_way_of_splitting_is_other_data(files: dict[str, Any]) -> None:
     """Each has a folder of its own, so that none is taken for another."""
     base = CorpusConfig(**files, held_out_valid=5)
-    changes: list[dict[str, Any]] = [{}, {"splits": "merged"}, {"split_seed": 1}, {"held_out_valid": 0.1}]
+    changes: list[dict[str, Any]] = [{}, {"splits": "merged"}, {"split_seed": 1}]
+    changes += [{"held_out_valid": 0.1}, {"held_out_test": 2}]
     folders = {prepared(dataclasses.asdict(dataclasses.replace(base, **change))).folder for change in changes}
     assert len(folders) == len(changes)
 
@@ -630,6 +633,22 @@ def test_whatever_else_shapes_the_data_makes_other_data(tmp_path: Path) -> None:
         prepared(files, **change).folder for change in others
     }
     assert len(folders) == len(fields) + len(others)
+
+
+def test_tags_and_tokenizers_make_other_data(files: dict[str, Any], tmp_path: Path) -> None:
+    def folder(tag: str | None, tag_of_also: str, **tokenizer: Any) -> Path:
+        also = [{"train": list(files["test"]), "tag": tag_of_also}]
+        corpus = CorpusConfig(**files | {"test": ()}, tag=tag, also=also)  # type: ignore[arg-type]
+        return prepare_corpus(Experiment(corpus=corpus, tokenizer=TokenizerConfig(**tokenizer))).folder
+
+    kind = {"kind": "wordlevel"}
+    folders = [folder(None, "aa", **kind), folder(None, "bb", **kind), folder("aa", "aa", **kind)]
+    folders.append(folder(None, "aa", **kind, vocab_size=50))
+    ready = tmp_path / "ready.json"
+    for words in ("number", "nummer"):
+        Tokenizer.train([words], kind="wordlevel", vocab_size=50, tags=["aa"]).save(ready)
+        folders.append(folder(None, "aa", src_file=str(ready), tgt_file=str(ready)))
+    assert len(set(folders)) == len(folders) == 6
 
 
 def test_all_translation_memories_of_a_corpus_have_one_direction(tmp_path: Path) -> None:

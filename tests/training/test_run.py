@@ -435,12 +435,17 @@ def test_early_stopping_counts_over_resumes(lab: Any, tmp_path: Path, monkeypatc
     assert (outcome.status, outcome.update) == ("done", 20)
 
 
-def test_plateau_lowers_the_learning_rate(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = iter([3.0, 4.0, 4.0, 2.0])
+@pytest.mark.parametrize("best_by", ["loss", "chrf"])
+def test_plateau_lowers_the_learning_rate(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, best_by: str
+) -> None:
+    """By the loss, whatever models are chosen by."""
+    losses, scores = iter([3.0, 4.0, 4.0, 2.0]), iter([10.0, 20.0, 30.0, 40.0])
     monkeypatch.setattr(loop.Trainer, "_figures", lambda *_: {"tf_loss": next(losses)})
     recipe = {"schedule": "plateau", "learning_rate": 0.01, "plateau_patience": 1, "plateau_factor": 0.1}
+    job = lab.job(epochs=4, warmup_updates=5, best_by=best_by, keep="best", **recipe)
     for _ in range(4):
-        lab.go(lab.job(epochs=4, warmup_updates=5, **recipe), tmp_path, stop_after=6)
+        lab.go(job, tmp_path, stop_after=6, evaluate=lambda *_: {"chrf": next(scores)})
     # The first validation is at the warm-up's end, and does not count; the second is the best so far.
     rates = [record["learning_rate"] for record in lab.records(tmp_path, "epoch")]
     assert rates == pytest.approx([0.008, 0.01, 0.01, 0.001])

@@ -242,6 +242,18 @@ def test_micro_batches_of_few_shapes_are_the_same(
     assert len(shapes) < 4
 
 
+def test_both_passes_of_r_drop_are_read_where_micro_batches_come_in_few_shapes(lab: Any) -> None:
+    """Their dropout differs, so that they disagree."""
+    job, losses = lab.job(), []
+    model, examples = TRANSLATION.build(job).train(), TRANSLATION.open(job.train_data)
+    batch = TRANSLATION.bucketed_micro_batch(examples, np.arange(6), CPU)
+    for weight in (1e-9, 100.0):
+        torch.manual_seed(0)
+        config = dataclasses.replace(job.training, r_drop=weight)
+        losses.append(float(TRANSLATION.training_loss(model, batch, config).loss.detach()))
+    assert losses[1] > 1.1 * losses[0]
+
+
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("name", ["language_modelling", "parsing"])
 def test_other_tasks_train_on_a_gpu_as_on_the_cpu(
@@ -293,6 +305,26 @@ def test_word_dropout_leaves_tags() -> None:
     assert not changed[tagged, 1].any()
     assert changed[~tagged, 1].float().mean() == pytest.approx(0.25, abs=0.06)
     assert changed[:, 2:5].float().mean() == pytest.approx(0.25, abs=0.03)
+
+
+def test_word_dropout_hides_words_of_both_sides_in_both_passes(lab: Any) -> None:
+    job, seen = lab.job(r_drop=1.0, word_dropout=0.5), list[torch.Tensor]()
+
+    def hidden(src: torch.Tensor, tgt: torch.Tensor, _: object) -> None:
+        seen.extend((src, tgt))
+        raise InterruptedError
+
+    tagged = torch.arange(37) % 2
+    batch = TRANSLATION.micro_batch(TRANSLATION.open(job.train_data), np.arange(37), CPU)._replace(tagged=tagged)
+    with pytest.raises(InterruptedError):
+        TRANSLATION.training_loss(types.SimpleNamespace(hidden=hidden, output=None), batch, job.training)  # type: ignore[arg-type]
+    for both, given in zip(seen, (batch.src, batch.tgt), strict=True):
+        one, other = (ids == 1 for ids in both.chunk(2))
+        assert one.any()
+        assert (one != other).any()
+        assert torch.equal(both.masked_fill(both == 1, 0), given.repeat(2, 1).masked_fill(both == 1, 0))
+    assert (seen[0][:, 1] != 1)[tagged.repeat(2) == 1].all()
+    assert (seen[0][:, 1] == 1).any()
 
 
 def test_a_table_of_positions_is_on_the_cpu_whatever_a_program_has_as_default() -> None:
