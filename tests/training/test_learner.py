@@ -24,9 +24,9 @@ from repose.training.learner import FlatParameters, Learner, dropout_seed
 ALONE = World(0, 1, torch.device("cpu"))
 
 
-def learner(lab: Any, *, architecture: Any = None, **training: Any) -> Learner:
+def learner(lab: Any, *, architecture: Any = None, world: World = ALONE, **training: Any) -> Learner:
     model = build(architecture or lab.still, src_vocab_size=12, tgt_vocab_size=12, seed=5)
-    return Learner(TASK, model, TrainingConfig(**training), ALONE)
+    return Learner(TASK, model, TrainingConfig(**training), world)
 
 
 def global_batch(lab: Any, *micro_batches: list[int]) -> GlobalBatch:
@@ -117,7 +117,8 @@ def test_gradient_is_that_of_the_mean_loss_per_token(lab: Any, tie: str, smoothi
     F.cross_entropy(
         plain(src, tgt).flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=smoothing
     ).backward()
-    ours.backward(global_batch(lab, list(range(6))), 0)
+    for pairs in ([6, 7, 8], range(6)):  # nothing of the first is left
+        ours.backward(global_batch(lab, list(pairs)), 0)
     for name, wanted in gradients(plain).items():
         torch.testing.assert_close(gradients(ours.model)[name], wanted, rtol=1e-4, atol=1e-6)
 
@@ -195,14 +196,14 @@ def test_each_part_of_an_update_has_its_own_dropout(lab: Any) -> None:
 def test_dropout_depends_on_where_an_update_stands(lab: Any) -> None:
     """And on nothing that ran before it."""
 
-    def loss(number: int, *, noise: int = 0) -> float:
-        dropping = learner(lab, architecture=lab.tiny)
+    def loss(number: int, *, noise: int = 0, rank: int = 0, seed: int = 0) -> float:
+        dropping = learner(lab, architecture=lab.tiny, world=World(rank, 1, ALONE.device), seed=seed)
         torch.rand(noise)
         dropping.backward(global_batch(lab, [0, 1, 2, 3]), number)
         return float(dropping.sums[0])
 
     assert loss(7) == loss(7, noise=3)
-    assert loss(7) != loss(8)
+    assert len({loss(7), loss(8), loss(7, rank=1), loss(7, seed=1)}) == 4
 
 
 def test_dropout_seeds_differ() -> None:
