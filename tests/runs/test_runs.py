@@ -388,6 +388,8 @@ def test_a_run_that_lost_its_config_is_not_taken_for_another(kept: str, corpus: 
     folder.config_file.unlink()
     for name in {"state", "model"} - {kept}:
         shutil.rmtree(folder.path / name)
+    if kept != "scores.valid.json":
+        folder.scores_file("valid").unlink()
     with pytest.raises(CheckpointError, match=f"has no config.json, but holds what run {whole.run_id} trained, and"):
         run(small(corpus, "training.epochs=1", "training.seed=9"), folder.path, device="cpu", workers=1)
     assert not folder.exists, "the wrong one would stay"

@@ -245,6 +245,14 @@ def test_scores_beside_records_without_an_end(run: RunFolder) -> None:
         run.records()
 
 
+def test_scores_name_their_run_where_a_training_has_recorded_something(run: RunFolder) -> None:
+    assert run.other_run("fedcba987654", by_scores=True) == "0123456789ab"
+    assert run.other_run("0123456789ab", by_scores=True) is None
+    assert run.other_run("fedcba987654") is None
+    run.metrics_file.unlink()
+    assert run.other_run("fedcba987654", by_scores=True) is None, "those of `repose evaluate --out`"
+
+
 def test_settings_that_changed_are_damaged(run: RunFolder) -> None:
     text = run.config_file.read_text()
     run.config_file.write_text(text.replace('"seed": 0', '"seed": 1'))

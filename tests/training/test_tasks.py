@@ -202,6 +202,23 @@ def test_word_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
 
 
 @torch.no_grad()
+def test_a_label_that_the_training_set_lacks_is_never_right_and_never_written(lab: Any, jobs: dict[str, Make]) -> None:
+    job = jobs["parsing"](lab.still)
+    task: Any = job.task
+    model: Any = task.build(job).eval()
+    bank = task.open(job.valid_data)
+    batch = task.micro_batch(bank, np.arange(len(bank)), CPU)
+    words = model.words(batch.src, batch.first)
+    heads = model.arcs(words).argmax(2)
+    names = words.packing.pad(model.labels(words, heads)).argmax(2)
+    is_word = batch.first > 0
+    assert (names[is_word] == 0).any(), "it predicts the others' label"
+    _, correct = task.token_losses(model, batch._replace(heads=heads, labels=names))
+    assert torch.equal(correct, names[is_word] > 0)
+    assert all(label > 0 for parse in task.parse(model, bank) for label in parse.labels)
+
+
+@torch.no_grad()
 def test_token_losses_by_hand(lab: Any, jobs: dict[str, Make]) -> None:
     job = jobs["language_modelling"](lab.still)
     task: Any = job.task
