@@ -83,6 +83,11 @@ def test_a_further_corpus_is_read_as_its_name_says(experiment: Experiment, tmp_p
     beside = changed(main, "corpus", also=[{"train": [str(file("x"))], "tag": "x"}], synthetic=())
     (taught,) = taught_also(beside.corpus)
     assert (taught.src_lang, taught.tgt_lang) == ("de", "en")
+    for tag, tgt_lang in (("en", "x"), (None, "en")):
+        unnamed = changed(
+            main, "corpus", also=[{"train": [str(tmp_path / "x.tsv")], "tag": "x"}], synthetic=(), tag=tag
+        )
+        assert taught_also(unnamed.corpus) == [("x", "und", tgt_lang)]
     first, second = (_key(changed(main, "corpus", also=one, synthetic=(), valid=(), test=())) for one in also)
     assert first != second
 

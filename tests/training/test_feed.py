@@ -1,11 +1,12 @@
-"""Batches are made in advance."""
+"""Batches are made in advance, and may be padded."""
 
 import threading
 from functools import partial
 
+import numpy as np
 import pytest
 
-from repose.training.feed import ahead
+from repose.training.feed import ahead, bucketed_targets
 
 
 def test_what_is_made_ahead_keeps_its_order() -> None:
@@ -36,3 +37,10 @@ def test_an_error_comes_when_its_batch_is_asked_for() -> None:
 
 def test_nothing_is_made_of_nothing() -> None:
     assert list(ahead([], lambda: None)) == []
+
+
+def test_padding_is_no_longer_than_the_longest_target() -> None:
+    """A model may have no positions after it."""
+    tgt, _, places = bucketed_targets(np.ones((3, 9), np.int64), np.ones(27, np.int64), longest=10)
+    assert tgt.shape == (3, 10)
+    assert places[:27].tolist() == [10 * row + column for row in range(3) for column in range(9)]

@@ -202,14 +202,14 @@ class SideOfCorpus(NamedTuple):
     language: str
     """Language code; "und" if unknown."""
     is_detected: bool
-    """True if the language was detected from the lines, as neither names nor settings state it."""
+    """True if neither names nor settings state the language; if it is known, it was detected from the lines."""
 
 
 def sides_of(corpus: CorpusConfig, detected: Pair) -> tuple[SideOfCorpus, SideOfCorpus]:
     """Return the source and target side of a corpus with files. Raises DataError."""
     places = reader_of(corpus, files_of(corpus)["train"], "train").sides
     src, tgt = (
-        SideOfCorpus(place, found if named == UNKNOWN else named, named == UNKNOWN != found)
+        SideOfCorpus(place, found if named == UNKNOWN else named, named == UNKNOWN)
         for place, named, found in zip(places, languages_of(corpus), detected, strict=True)
     )
     return src, tgt
@@ -226,7 +226,7 @@ def direction_of(experiment: Experiment, check: CorpusCheck) -> str | None:
         for side in sides
     )
     said = f"the model learns to translate {src} to {tgt}"
-    if not any(side.is_detected or side.language == UNKNOWN for side in sides):
+    if not any(side.is_detected for side in sides):
         return said
     codes = ["" if side.language == UNKNOWN else f"={side.language}" for side in sides]
     settings = " and ".join(f"corpus.{name}{code}" for name, code in zip(("src_lang", "tgt_lang"), codes, strict=True))
