@@ -18,7 +18,7 @@ from repose.system.token_ids import END, START, UNK
 from repose.tasks.base import EvaluationOptions
 from repose.tasks.translation_scores import EvaluationSet, over_validations, score_set, teacher_forced
 
-TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True)
+TOKENIZER = Tokenizer.train(["a b c d e f g h"], kind="wordlevel", vocab_size=20, lowercase=True, strip_accents=True)
 HALF = math.log(0.5)
 
 
@@ -43,6 +43,12 @@ def test_teacher_forced_figures() -> None:
     assert figures["tf_bleu_sentence_mean"] == pytest.approx((100 + 100 * math.exp(1 - 5 / 4)) / 2)
 
 
+def test_of_a_reference_that_is_too_long_the_beginning_is_forced() -> None:
+    translator = scripted(ids("a b c"))
+    translator.max_length = 3
+    assert teacher_forced(translator, [""], ["a b c d e"])["tf_accuracy"] == 1.0
+
+
 def test_the_sentence_mean_leaves_unknown_words_out_on_both_sides() -> None:
     reference = "x a b c d"  # x is not in the vocabulary: there the model may say what is no word
     assert UNK in TOKENIZER.encode(reference)
@@ -63,7 +69,7 @@ def test_translations_that_did_not_end_and_that_loop_are_counted(monkeypatch: py
         SimpleNamespace(text=text, truncated=False, hypotheses=[SimpleNamespace(finished=finished)])
         for text, finished in said
     ]
-    translator = MagicMock(tgt_tokenizer=TOKENIZER, max_length=10, config={}, no_repeat_ngram_size=0, precision="fp32")
+    translator = MagicMock(tgt_tokenizer=TOKENIZER, max_length=9, config={}, no_repeat_ngram_size=0, precision="fp32")
     translator.engine.name, translator.engine.looks_ahead = "torch", False
 
     def half_done(result: list[Any], *_: object, on_progress: Callable[[float], None], **__: object) -> list[Any]:
@@ -79,10 +85,11 @@ def test_translations_that_did_not_end_and_that_loop_are_counted(monkeypatch: py
     scores = score_set(translator, EvaluationSet([""] * 3, references, "test"), options, {}, None)
     parts = [sentence.partition(" % done")[0] for sentence in heard]
     assert parts == ["translating (greedy): 50", "reading the references: 50"]
-    assert {name: scores["decoded"]["greedy"][name] for name in ("unfinished", "looping")} == {
-        "unfinished": 1,
-        "looping": 1,
-    }
+    greedy = scores["decoded"]["greedy"]
+    assert {name: greedy[name] for name in ("unfinished", "looping")} == {"unfinished": 1, "looping": 1}
+    assert greedy.keys() >= {"bleu", "chrf", "bleu_round_trip", "chrf_round_trip", "bleu_no_accents"}
+    assert "|case:lc|" in greedy["bleu"]["signature"]
+    assert "truncated_references" not in scores, "the longest one is just as long as what the model writes"
 
 
 def test_means_over_the_last_translations() -> None:

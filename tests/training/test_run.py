@@ -721,6 +721,13 @@ def test_a_checkpoint_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkey
     assert (folder, is_there) == (tmp_path, True)
 
 
+def test_checkpoint_of_another_version(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.go(lab.job(), tmp_path, stop_after=1)
+    monkeypatch.setattr(checkpoint, "FORMAT", "repose training state 3")
+    with pytest.raises(CheckpointError, match="is not a checkpoint of this version: train in a new run directory"):
+        lab.go(lab.job(), tmp_path)
+
+
 def test_checkpoint_of_another_run(lab: Any, tmp_path: Path) -> None:
     lab.go(lab.job(), tmp_path, stop_after=1)
     with pytest.raises(CheckpointError, match="belongs to run 0123456789ab, not to fedcba987654"):
