@@ -69,6 +69,9 @@ def test_translations_of_an_earlier_evaluation_go_with_its_scores(run: RunFolder
     run.write_scores("test", SCORES, {"beam4": ["first"]})
     names = {path.name for path in run.hypotheses_folder.iterdir()}
     assert names == {"valid.greedy.txt", "test.beam4.txt", "test.my.notes.txt"}
+    for decoding in ("greedy", "beam4"):
+        run.write_scores("[set] 1", SCORES, {decoding: ["a"]})
+    assert {path.name for path in run.hypotheses_folder.glob("*set*")} == {"[set] 1.beam4.txt"}
 
 
 def test_what_is_written_is_read(run: RunFolder) -> None:
@@ -264,7 +267,7 @@ def with_state(run: RunFolder, **state: Any) -> None:
     """A model, and a checkpoint of a training that is over or not."""
     run.model.mkdir(exist_ok=True)
     run.state.mkdir(exist_ok=True)
-    save_file({"weight": np.zeros((2, 3), np.float32)}, run.model / "model.safetensors")
+    save_file({"weight": np.zeros((2, 3), np.float32)}, run.model / "model.safetensors", metadata={"format": "np"})
     text = json.dumps(state)
     head = {"state": text, "state_crc32": f"{zlib.crc32(text.encode()):08x}"}
     save_file({"weight": np.zeros(1, np.float32)}, run.checkpoint, metadata=head)

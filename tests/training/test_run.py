@@ -721,6 +721,25 @@ def test_a_checkpoint_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkey
     assert (folder, is_there) == (tmp_path, True)
 
 
+def test_a_checkpoint_is_due_so_many_minutes_after_the_last(
+    lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = types.SimpleNamespace(seconds=1000.0)
+    monkeypatch.setattr(checkpoint, "time", types.SimpleNamespace(monotonic=lambda: now.seconds))
+    run, state = RunFolder(tmp_path), State("0123456789ab", workers=1, threads=1)
+    run.state.mkdir()
+    others: Any = [types.SimpleNamespace(tensors=dict), state, types.SimpleNamespace(seconds=7.0)]
+    journal: Any = types.SimpleNamespace(sync=lambda: (0, 0))
+    writer = CheckpointWriter(lab.job(save_every_minutes=2.0), run, *others, journal)
+    due = []
+    for now.seconds in (1119.0, 1121.0, 1240.0, 1242.0):
+        due.append(writer.is_due)
+        if writer.is_due:
+            writer.save()
+    assert due == [False, True, False, True]
+    assert read_state(run.checkpoint, "0123456789ab").seconds == 7.0
+
+
 def test_checkpoint_of_another_version(lab: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab.go(lab.job(), tmp_path, stop_after=1)
     monkeypatch.setattr(checkpoint, "FORMAT", "repose training state 3")
