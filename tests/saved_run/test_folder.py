@@ -256,6 +256,18 @@ def test_scores_name_their_run_where_a_training_has_recorded_something(run: RunF
     assert run.other_run("fedcba987654", by_scores=True) is None, "those of `repose evaluate --out`"
 
 
+def test_a_folder_with_a_file_that_no_run_writes_is_a_run_where_it_has_its_config(run: RunFolder) -> None:
+    with_state(run, done=None)
+    (run.path / "notes.txt").write_text("mine")
+    assert run.other_file() is None
+    run.config_file.unlink()
+    assert run.other_file() == "notes.txt"
+    (run.path / "notes.txt").unlink()
+    for name in ("train.log", "trained-on.npz", "statistics.test.npz", ".config.json.1a.tmp"):
+        (run.path / name).write_text("")
+    assert run.other_file() is None
+
+
 def test_settings_that_changed_are_damaged(run: RunFolder) -> None:
     text = run.config_file.read_text()
     run.config_file.write_text(text.replace('"seed": 0', '"seed": 1'))

@@ -804,6 +804,17 @@ def test_what_is_wrong_is_said_before_the_training_and_kept_with_the_corpus(file
     assert data.check.findings == ()  # as for tasks without pairs
 
 
+def test_a_problem_is_listed_in_the_set_that_has_it(files: dict[str, Any]) -> None:
+    for split, place in (("train", 2), ("valid", 4)):
+        path = Path(files[split][0])
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines[place] = lines[place].partition("\t")[0] + "\t\n"
+        path.write_text("".join(lines), encoding="utf-8")
+    corpus = CorpusConfig(**files)
+    found = list(corpus_files.problem_lines(corpus, corpus_files.check_files(corpus)))
+    assert [(one.finding.split, one.number) for one in found if one.pair == ("", "")] == [("train", 3), ("valid", 5)]
+
+
 def test_sets_that_are_put_together_may_share_sentences(files: dict[str, Any]) -> None:
     shared = "a sentence that is long enough to count\tein Satz, der lang genug ist, um zu zählen\n"
     for split in ("train", "test"):

@@ -14,9 +14,11 @@ from repose.config.experiment import CorpusConfig, Experiment, TokenizerConfig, 
 from repose.data.advice import sizes, where
 from repose.data.dataset import PairDataset
 from repose.data.findings import Kind
+from repose.data.normalization import normalization_to
 from repose.data.tokenizer import Tokenizer
 from repose.saved_run.folder import RunFolder
 from repose.system.errors import ConfigError
+from repose.system.files import write_json
 from repose.tasks.corpus import _key, prepare_corpus
 from repose.tasks.corpus_files import check_files, reader_of, taught_also
 from repose.tasks.corpus_of_run import TrainedOn, record_trained_on
@@ -184,6 +186,36 @@ def test_ready_tokenizers_need_the_tags(experiment: Experiment) -> None:
     assert prepare_corpus(again).digests == data.digests
     with pytest.raises(ConfigError, match="'gl'"):
         prepare_corpus(changed(again, "corpus", tag="gl"))
+
+
+def test_a_model_has_seen_what_the_model_saw_that_it_began_with(experiment: Experiment, tmp_path: Path) -> None:
+    data, own = prepare_corpus(experiment), TASK.seen(experiment, prepare_corpus(experiment))
+    longest, usual = own["max_src_tokens"], own["split_src_tokens"]
+    replaced: Any = own["src_normalization"]
+    assert "…" in replaced["replace"], "none of its lines has one"
+    theirs = normalization_to(["and so on …"] * 9).to_json()
+    further = changed(experiment, "training", init_from=str(tmp_path / "start"))
+    for lengths, expected in (((99, 50), (99, 50)), ((2, 1), (longest, usual))):
+        before = dict(zip(("max_src_tokens", "split_src_tokens"), lengths, strict=True))
+        before |= {"format_version": 1, "src_scripts": ["Greek"], "src_normalization": theirs}
+        write_json(tmp_path / "start" / "config.json", before)
+        found: Any = TASK.seen(further, data)
+        assert (found["max_src_tokens"], found["split_src_tokens"]) == expected
+        assert found["src_scripts"] == ["Greek", "Latin"]
+        kept = {character: to for character, to in replaced["replace"].items() if character != "…"}
+        assert found["src_normalization"]["replace"] == kept
+
+
+@pytest.mark.parametrize(
+    ("training", "is_translated"),
+    [({}, False), ({"best_by": "chrf", "keep": "best"}, True), ({"bleu_every_epochs": 2}, True)],
+)
+def test_validation_sets_are_translated_where_that_is_asked_for_or_decides(
+    experiment: Experiment, training: dict[str, Any], is_translated: bool
+) -> None:
+    data = prepare_corpus(experiment)
+    figures = TASK.validation_figures(changed(experiment, "training", **training), data)
+    assert (figures is not None) == is_translated
 
 
 def test_a_model_knows_which_tag_is_no_language(experiment: Experiment) -> None:

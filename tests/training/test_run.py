@@ -626,6 +626,21 @@ def test_max_hours_is_summed_over_resumes(lab: Any, tmp_path: Path) -> None:
     assert lab.go(job, tmp_path) == outcome
 
 
+@pytest.mark.parametrize(
+    ("keep", "number", "kept", "updates"),
+    [
+        ("best", 2, [True, True, False, True], [10, 20]),
+        ("best", 1, [True, True, False, False], [10]),
+        ("last", 2, [True, True, True, True], [15, 20]),
+    ],
+)
+def test_snapshots_are_the_best_or_the_last(keep: Any, number: int, kept: list[bool], updates: list[int]) -> None:
+    state, found = State("0123456789ab", workers=1, threads=1), []
+    for state.update, cost in ((5, 2.0), (10, 1.0), (15, 3.0), (20, 1.0)):
+        found.append(state.add_snapshot(cost, keep=keep, number=number))
+    assert (found, state.snapshot_updates) == (kept, updates)
+
+
 def test_numbers_of_workers_count_from_the_first_update_on() -> None:
     state = State("0123456789ab", workers=0, threads=0)
     for update, workers, numbers in ((0, 2, (2,)), (0, 1, (1,)), (3, 1, (1,)), (3, 2, (1, 2)), (7, 2, (1, 2))):
