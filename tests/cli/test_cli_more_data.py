@@ -492,6 +492,7 @@ def test_one_model_translates_both_ways(run: Run, tmp_path: Path) -> None:
     settings = (
         *("corpus.tag=en", f"corpus.also=[{{train=['{tmp_path / 'back.tsv'}'],tag='pt'}}]"),
         *("training.corpus_temperature=5", "training.bpe_dropout=0.1", "tokenizer.sharing=shared"),
+        *("corpus.src_lang=pt", "corpus.tgt_lang=en"),
     )
     more = (part for setting in settings for part in ("--set", setting))
     command = ("train", tmp_path / "there.tsv", *SETTINGS, *more, "--workers", "1", "--out")
@@ -516,6 +517,8 @@ def test_one_model_translates_both_ways(run: Run, tmp_path: Path) -> None:
     default, there, back = (scores["teacher_forced"]["tf_loss"] for scores in scored)
     assert default == there != back
     assert [scores["decoding"].get("to") for scores in scored] == [None, "en", "pt"]
+    code, _, err = run("evaluate", tmp_path / "run", "--to", "pt")
+    assert (code, "the references of the run's test set are in en, but the tag pt asks for pt" in err) == (2, True), err
     keys = [read(tmp_path / "run", pairs[0][0], "o gato", to).maps["encoder"].keys for to in (None, "pt")]
     assert [labels[:2] for labels in keys] == [("[START]", "[en]"), ("[START]", "[pt]")]
     code, _, err = run(*translate, "--to", "fr", stdin=line)

@@ -877,6 +877,10 @@ def test_fine_tuning_starts_from_a_model(lab: Any, tmp_path: Path) -> None:
     wider = dataclasses.replace(lab.tiny, d_ff=24)
     with pytest.raises(CheckpointError, match="another architecture"):
         lab.go(lab.job(wider, init_from=str(tmp_path / "first")), tmp_path / "third")
+    drier = dataclasses.replace(lab.tiny, dropout=0.4)
+    built: Any = TASK.build(lab.job(drier, init_from=str(tmp_path / "first")))
+    assert built.architecture == drier
+    assert all(torch.equal(built.state_dict()[name], tensor) for name, tensor in lab.model(tmp_path / "first").items())
     mixed = dataclasses.replace(job, src_tokenizer=job.tgt_tokenizer)
     with pytest.raises(CheckpointError, match="other tokenizers"):
         lab.go(mixed, tmp_path / "fourth")
