@@ -7,8 +7,8 @@ import pytest
 
 from repose.data.corpora import prepared_home
 from repose.decoding.graph_cache import graphs_home
-from repose.runs.folder import RunFolder
-from repose.runs.records import EndReason, EndRecord, RunStatus
+from repose.saved_run.folder import RunFolder
+from repose.saved_run.records import EndReason, EndRecord, RunStatus
 from repose.system.errors import BusyError, CheckpointError
 from repose.system.locks import locked_or_busy, making_lock, share_lock, using_lock
 from repose.tasks.cache import graphs, prepared_corpora, remove_graphs, remove_state
