@@ -138,6 +138,13 @@ def test_from_the_first_call_to_the_last(trial: Path, run: Run) -> None:
     assert [cell["status"] for cell in found["cells"]] == ["done", "done", "done", "failed"]
 
 
+def test_what_is_left_of_a_grid_gets_no_more_cores(trial: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would change the bits of its training."""
+    monkeypatch.setattr("repose.grids.local.available_cores", lambda: 4)
+    assert "4 to run, 2 at once on 2 cores each" in run(trial, "--jobs", 2)[2]
+    assert "1 to run, 1 at once on 2 cores each" in run(trial, "--jobs", 2)[2]
+
+
 def test_shards(trial: Path, run: Run) -> None:
     assert run(trial, "--shard", "0/2")[0] == 0
     code, out, _ = run(trial, "--shard", "1/2")

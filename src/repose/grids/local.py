@@ -73,6 +73,9 @@ def check_request(
 def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, gpus: float = 0.0) -> Share:
     """Return each cell's share; `jobs` and `cores` per cell are None if not asked for.
 
+    `num_cells`: all cells that the call is about, those that are done among them. Threads affect rounding, so what is
+    left of a grid that was killed must get no more cores than it would have had.
+
     On a CPU, as many cells run at once as there are cores (or cells, if fewer), since several small trainings side by
     side are faster than one on all cores. With `devices` (GPUs), one cell runs on each, or as many as `gpus` per cell
     allow.
