@@ -77,6 +77,7 @@ def grid(
         wanted, out, only=only or [], shard=shard, retry_failed=retry_failed, record=not dry_run, say=cache(say)
     )
     mine = share(len(plan.chosen), jobs=jobs, cores=cores_per_cell, devices=devices, gpus=gpus_per_cell)
+    mine = mine.of_fewer(len(plan.todo))
     if dry_run:
         from repose.grids.estimate import calibrate, estimate_table
 
@@ -89,7 +90,7 @@ def grid(
         cells = jobs_of(plan, device=device, cores=cores_per_cell or 1, gpus=gpus_per_cell)
         _run(plan, cells, partial(run_on_ray, address=address, retries=3 if retries is None else retries))
     else:
-        at_once = f", {min(mine.jobs, len(plan.todo))} at once on {counted(mine.cores, 'core')} each"
+        at_once = f", {mine.jobs} at once on {counted(mine.cores, 'core')} each"
         cells = jobs_of(plan, device=device, cores=mine.cores)
         _run(plan, cells, partial(run_here, share=mine), at_once if cells else "")
 

@@ -32,6 +32,11 @@ class Share:
     devices: int = 0
     """Number of GPUs to distribute among the cells; 0 if all use the device that was asked for."""
 
+    def of_fewer(self, num_cells: int) -> "Share":
+        """Return the share if so many cells are left to run. Each has as many cores as before: threads affect rounding,
+        and what is left of a grid that was killed must end with the same bits."""
+        return replace(self, jobs=max(1, min(self.jobs, num_cells)))
+
     def device(self, place: int, asked: str) -> str:
         """Return the device of the cell in a place: its GPU if GPUs are distributed, else the device asked for."""
         return f"cuda:{place % self.devices}" if self.devices else asked
@@ -73,8 +78,7 @@ def check_request(
 def share(num_cells: int, *, jobs: int | None, cores: int | None, devices: int, gpus: float = 0.0) -> Share:
     """Return each cell's share; `jobs` and `cores` per cell are None if not asked for.
 
-    `num_cells`: all cells that the call is about, those that are done among them. Threads affect rounding, so what is
-    left of a grid that was killed must get no more cores than it would have had.
+    `num_cells`: all cells that the call is about, those that are done among them (`Share.of_fewer`).
 
     On a CPU, as many cells run at once as there are cores (or cells, if fewer), since several small trainings side by
     side are faster than one on all cores. With `devices` (GPUs), one cell runs on each, or as many as `gpus` per cell
